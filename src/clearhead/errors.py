@@ -1,0 +1,14 @@
+"""The one exception that means "the user can mend this": its message is one line that says what is wrong and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ClearheadError(ValueError):
+    """A mistake in the input, told in one line. Commands print the message without a traceback."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` where something known is spelt like `name`, else nothing. Goes at the end of a message."""
+    matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return "; did you mean " + " or ".join(repr(match) for match in matches) + "?" if matches else ""

@@ -1,0 +1,159 @@
+"""Multi-head attention as modules: self-attention (q, k, v from one sequence) and cross-attention (k, v from another).
+
+Both project, split the projection into heads, call the one `ops.attention`, join the heads and project back:
+Concat(head_1 .. head_h) W_O. q, k and v are views of one product: nothing is copied on the way to the kernel.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..ops import Path, attention
+from ..trace import recording, tap
+from .cache import Cache
+from .positions import Rotary
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How a width is divided: `count` query heads over `kv_count` key/value heads, of `key` and `value` features each."""
+
+    count: int
+    key: int
+    value: int
+    kv_count: int
+
+    @classmethod
+    def of(cls, width: int, count: int, *, key: int | None = None, value: int | None = None, kv_count: int | None = None) -> "Heads":
+        key = key or width // count
+        return cls(count, key, value or key, kv_count or count)
+
+
+class _Attention(nn.Module):
+    """What both kinds share: the heads, the output projection, and the call of the one attention function."""
+
+    def __init__(self, width: int, heads: Heads, bias: bool, scale: float | None, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.scale, self.dropout = heads, scale, dropout
+        self.out = nn.Linear(heads.count * heads.value, width, bias)
+        self.path: Path = "fused"
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, **how: Tensor | bool | int | None) -> Tensor:
+        """(B,H,L,d_k), (B,G,M,d_k), (B,G,M,d_v) -> (B,L,width)."""
+        heads_BHLd = attention(
+            query,
+            key,
+            value,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            path="reference" if recording() else self.path,
+            **how,  # pyright: ignore[reportArgumentType]
+        )
+        concat = tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
+        return tap("projected", self.out(concat))
+
+
+def split_heads(x: Tensor, count: int) -> Tensor:
+    """(B,L,count*d) -> (B,count,L,d), a view."""
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+class SelfAttention(_Attention):
+    """Queries, keys and values from one sequence, by one product with W_Q, W_K, W_V side by side."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: Heads,
+        *,
+        bias: bool = True,
+        qkv_bias: bool | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        rotary: Rotary | None = None,
+    ) -> None:
+        super().__init__(width, heads, bias, scale, dropout)
+        self.causal, self.window, self.rotary = causal, window, rotary
+        self.sizes = (heads.count * heads.key, heads.kv_count * heads.key, heads.kv_count * heads.value)
+        self.qkv = nn.Linear(width, sum(self.sizes), bias if qkv_bias is None else qkv_bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        positions: Tensor | None = None,
+        past: tuple[Cache, int] | None = None,
+        rows: int | None = None,
+    ) -> Tensor:
+        """x (B,L,width) -> the same, or (B,rows,width): the answer for the first `rows` tokens alone.
+
+        `past` is a cache and this layer's number in it: new keys and values join it and `mask` must be the cache's.
+        """
+        query, key, value = self._project(x, rows)
+        if self.rotary is not None:
+            query, key = self.rotary(query, positions), self.rotary(key, positions)
+        query, key, value = tap("query", query), tap("key", key), tap("value", value)
+        if past is None:
+            return self.attend(query, key, value, mask=mask, bias=bias, causal=self.causal, window=self.window)
+        cache, layer = past
+        if self.window is not None:
+            mask = cache.mask(x.shape[1], self.window)
+        key, value = cache.extend(layer, key, value)
+        return self.attend(query, key, value, mask=mask, bias=bias)
+
+    def _project(self, x: Tensor, rows: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        heads, sizes = self.heads, self.sizes
+        if rows is None:
+            query, key, value = self.qkv(x).split(sizes, -1)
+        else:
+            weights, biases = self.qkv.weight, self.qkv.bias
+            start = sizes[0]
+            query = nn.functional.linear(x[:, :rows], weights[:start], None if biases is None else biases[:start])
+            rest = nn.functional.linear(x, weights[start:], None if biases is None else biases[start:])
+            key, value = rest.split(sizes[1:], -1)
+        return split_heads(query, heads.count), split_heads(key, heads.kv_count), split_heads(value, heads.kv_count)
+
+
+class CrossAttention(_Attention):
+    """Queries from one sequence (the decoder's), keys and values from another (the encoder's): weights are target x source.
+
+    `key_width` and `value_width` are the widths of what keys and values are made from, where they differ from `width`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: Heads,
+        *,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(width, heads, bias, scale, dropout)
+        self.query = nn.Linear(width, heads.count * heads.key, bias)
+        self.key = nn.Linear(key_width or width, heads.kv_count * heads.key, bias)
+        self.value = nn.Linear(value_width or width, heads.kv_count * heads.value, bias)
+
+    def remember(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Keys and values of the other sequence (B,M,width) as heads: computed once, whatever is asked of them later."""
+        values = keys if values is None else values
+        return split_heads(self.key(keys), self.heads.kv_count), split_heads(self.value(values), self.heads.kv_count)
+
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """x (B,L,width) asks a memory that `remember` made: (B,L,width)."""
+        query = tap("query", split_heads(self.query(x), self.heads.count))
+        key, value = tap("key", memory[0]), tap("value", memory[1])
+        return self.attend(query, key, value, mask=mask, causal=causal)
+
+
+def use_path(model: nn.Module, path: Path) -> nn.Module:
+    """Choose the attention path of every layer that has one; with `reference` nothing is shortened or fused."""
+    for module in model.modules():
+        if hasattr(module, "path"):
+            module.path = path
+    return model

@@ -1,0 +1,85 @@
+"""One block of the stack: attention, (cross-attention,) feed-forward, each with a residual and a norm around it.
+
+`PreNormBlock` is how everyone trains today: x + f(norm(x)). `PostNormBlock` is as published in 2017: norm(x + f(x)).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..trace import tap
+from .attention import CrossAttention, SelfAttention
+from .cache import Cache
+from .dropout import dropped
+
+
+@dataclass
+class Pass:
+    """What the blocks of one pass share.
+
+    mask         bool, who may look at whom in self-attention, beyond what a layer's own causality says
+    bias         float, added to the scaled scores of self-attention (T5)
+    positions    (B,L) where the tokens stand, for rotary layers; 0..L-1 when None
+    cache        keys and values of earlier tokens; `mask` is then the cache's
+    memory       keys and values of the encoder's output, a pair for each layer
+    memory_mask  bool, which of them may be looked at
+    """
+
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    positions: Tensor | None = None
+    cache: Cache | None = None
+    memory: list[tuple[Tensor, Tensor]] | None = None
+    memory_mask: Tensor | None = None
+
+
+class Block(nn.Module):
+    """The parts, and the order in which a pass goes through them. How a part is wrapped is the subclass's one method."""
+
+    def __init__(
+        self,
+        attention: SelfAttention,
+        feed_forward: nn.Module,
+        make_norm: Callable[[], nn.Module],
+        *,
+        cross: CrossAttention | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = make_norm(), attention
+        self.cross_norm, self.cross = (make_norm(), cross) if cross is not None else (None, None)
+        self.feed_forward_norm, self.feed_forward = make_norm(), feed_forward
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, shared: Pass, layer: int, rows: int | None = None) -> Tensor:
+        """x (B,L,width) -> the same; with `rows`, what comes out for the first tokens alone (B,rows,width)."""
+        x = tap("input", x)
+        past = None if shared.cache is None else (shared.cache, layer)
+
+        def attend(y: Tensor) -> Tensor:
+            return self.attention(y, shared.mask, shared.bias, shared.positions, past, rows)
+
+        x = self.around("after_attention", x, self.attention_norm, attend, rows)
+        if self.cross is not None and self.cross_norm is not None:
+            cross, memory = self.cross, (shared.memory or [])[layer]
+            x = self.around("after_cross", x, self.cross_norm, lambda y: cross(y, memory, shared.memory_mask))
+        return self.around("after_feed_forward", x, self.feed_forward_norm, self.feed_forward)
+
+    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+        raise NotImplementedError
+
+
+class PreNormBlock(Block):
+    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+        change = dropped(part(norm(x)), self.dropout, self.training)
+        return tap(site, x[:, :rows] + change)
+
+
+class PostNormBlock(Block):
+    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+        change = dropped(part(x), self.dropout, self.training)
+        return norm(tap(site, x[:, :rows] + change))
+
+
+BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock}

@@ -1,0 +1,123 @@
+"""From ids or pixels to the rows a stack works on: token tables, patches, and their positions added."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..trace import tap
+from .dropout import dropped
+
+Positions = nn.Module  # called with (count, positions or None), gives the rows to add
+
+
+class TokenEmbedding(nn.Module):
+    """A table (vocab, width): one-hot times matrix, done as a lookup. As a head it is the same table, transposed."""
+
+    def __init__(self, vocab: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab, width))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight)
+
+    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+        return vocabulary_product(hidden, self.weight, bias)
+
+
+class VocabularyHead(nn.Linear):
+    """A head of its own (vocab, width), not tied to the embedding."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return vocabulary_product(input, self.weight, self.bias)
+
+
+def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """hidden (..., width) times weight^T -> (..., vocab).
+
+    On a GPU the rows are padded to a multiple of 64 inside: an odd vocabulary such as 50,257 makes the product five
+    times slower. The weight itself, its gradient and what is returned keep the published size.
+    """
+    missing = -weight.shape[0] % 64
+    if not weight.is_cuda or not missing:
+        return F.linear(hidden, weight, bias)
+    padded = F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), None if bias is None else F.pad(bias, (0, missing)))
+    return padded[..., : weight.shape[0]]
+
+
+class TextInput(nn.Module):
+    """Token rows, times `scale`, plus position rows, plus segment rows; then a norm and dropout where the family has them."""
+
+    def __init__(
+        self,
+        tokens: TokenEmbedding,
+        positions: Positions | None,
+        *,
+        scale: float = 1.0,
+        segments: TokenEmbedding | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.tokens, self.positions, self.segments, self.norm = tokens, positions, segments, norm
+        self.scale, self.dropout = scale, dropout
+
+    def forward(self, ids: Tensor, at: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """ids (B,L) -> (B,L,width); `at` (B,L) says where the tokens stand, 0..L-1 unless given."""
+        x = tap("embedded", self.tokens(tap("ids", ids)))
+        if self.scale != 1.0:
+            x = tap("scaled", x * self.scale)
+        if self.positions is not None:
+            x = x + tap("positions", self.positions(ids.shape[1], at))
+        if self.segments is not None:
+            x = x + tap("segments", self.segments(torch.zeros_like(ids) if segments is None else segments))
+        x = tap("summed", x)
+        if self.norm is not None:
+            x = self.norm(x)
+        return to_working_type(dropped(x, self.dropout, self.training))
+
+
+class PatchInput(nn.Module):
+    """An image cut into patches, each flattened (channel, row, column) and projected; [CLS] in front; positions added.
+
+    Patches that don't overlap are a view, a permutation and one matrix product, which is faster than a convolution.
+    """
+
+    def __init__(
+        self,
+        patch: tuple[int, int],
+        stride: tuple[int, int],
+        channels: int,
+        width: int,
+        positions: Positions | None,
+        *,
+        class_token: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.patch, self.stride, self.dropout = patch, stride, dropout
+        self.project = nn.Linear(channels * patch[0] * patch[1], width)
+        self.class_token = nn.Parameter(torch.empty(width)) if class_token else None
+        self.positions = positions
+
+    def patches(self, images: Tensor) -> Tensor:
+        """(B,C,H,W) -> (B,N,C*p*p): patches row by row."""
+        (high, wide), (batch, channels, rows, columns) = self.patch, images.shape
+        if self.stride != self.patch:
+            return F.unfold(images, self.patch, stride=self.stride).transpose(1, 2)
+        cut = images.view(batch, channels, rows // high, high, columns // wide, wide)
+        return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = tap("patches", self.patches(tap("image", images)).to(self.project.weight.dtype))
+        x = tap("projected", self.project(patches))
+        if self.class_token is not None:
+            x = tap("tokens", torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], 1))
+        if self.positions is not None:
+            x = tap("summed", x + tap("positions", self.positions(x.shape[1])))
+        return to_working_type(dropped(x, self.dropout, self.training))
+
+
+def to_working_type(x: Tensor) -> Tensor:
+    """One cast to autocast's type before the stack, so that the residual stream stays in it. Nothing without autocast."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

@@ -1,0 +1,36 @@
+"""The pointwise feed-forward layer: every token alone, up to `ff` features, a non-linearity, and down again."""
+
+from torch import Tensor, nn
+
+from ..ops import ACTIVATIONS
+from ..trace import tap
+from .dropout import dropped
+
+
+class FeedForward(nn.Module):
+    """activation(x W_1 + b_1) W_2 + b_2."""
+
+    def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, ff, bias), nn.Linear(ff, width, bias)
+        self.activation, self.dropout = ACTIVATIONS[activation], dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        expanded = tap("expanded", self.up(x))
+        hidden = tap("hidden", self.activation(expanded))
+        return tap("output", self.down(dropped(hidden, self.dropout, self.training)))
+
+
+class GatedFeedForward(nn.Module):
+    """(activation(x W_gate) * x W_up) W_down: Shazeer 2020, as in T5 v1.1. Gate and up are one product."""
+
+    def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.gate_up, self.down = nn.Linear(width, 2 * ff, bias), nn.Linear(ff, width, bias)
+        self.activation, self.dropout = ACTIVATIONS[activation], dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, -1)
+        gate, up = tap("gate", gate), tap("expanded", up)
+        hidden = tap("hidden", self.activation(gate) * up)
+        return tap("output", self.down(dropped(hidden, self.dropout, self.training)))

@@ -1,0 +1,48 @@
+"""Positions as modules: a fixed table, a learned table, or a rotation of queries and keys."""
+
+import torch
+from torch import Tensor, nn
+
+from ..ops import positions as ops
+
+
+class FixedPositions(nn.Module):
+    """A table (n, width) that nothing trains, such as the sinusoids. It is computed, never saved."""
+
+    def __init__(self, make: "ops.Table") -> None:
+        super().__init__()
+        self.make = make
+        self.reset_buffers()
+
+    def reset_buffers(self) -> None:
+        """Compute the table again: a model built on the meta device has it only then."""
+        self.register_buffer("table", self.make(), persistent=False)
+
+    def forward(self, count: int, positions: Tensor | None = None) -> Tensor:
+        table: Tensor = self.table  # pyright: ignore[reportAssignmentType]
+        return table[:count] if positions is None else table[positions]
+
+
+class LearnedPositions(nn.Module):
+    """A table (n, width) learned like any other weight."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(count, width))
+
+    def forward(self, count: int, positions: Tensor | None = None) -> Tensor:
+        return self.weight[:count] if positions is None else nn.functional.embedding(positions, self.weight)
+
+
+class Rotary(nn.Module):
+    """Turns each pair of features of a query or key by an angle that grows with its position (Su et al. 2021)."""
+
+    def __init__(self, width: int, base: float = 10000.0) -> None:
+        super().__init__()
+        self.width, self.base = width, base
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """x (B,H,L,d); positions (B,L), or 0..L-1 when not given."""
+        if positions is None:
+            return ops.rotate(x, ops.rotary_angles(torch.arange(x.shape[-2], device=x.device), self.width, base=self.base))
+        return ops.rotate(x, ops.rotary_angles(positions, self.width, base=self.base)[:, None])

@@ -1,0 +1,137 @@
+"""What every family shares: a checked, frozen config, a model split into `hidden` and `head`, and its place in the registry."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ..errors import ClearheadError, near
+
+LARGEST = 1 << 24  # no dimension of any published model comes near it; a config that asks for more is a mistake
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A family's architecture. Subclasses add fields and say in `check` what is impossible."""
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raise a one-line error for an architecture that can't be built."""
+
+    def with_changes(self, **changes: Any) -> Self:
+        """The same architecture but for these fields; an unknown field is an error that names the nearest."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ClearheadError(f"{type(self).__name__} has no field '{name}'{near(name, known)}")
+        return replace(self, **changes)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        known = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ClearheadError(f"{cls.__name__} has no field '{name}'{near(name, known)}")
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def require(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise ClearheadError(message)
+
+    def require_sizes(self, *names: str) -> None:
+        """These fields are whole numbers from 1 to something that could exist."""
+        for name in names:
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            self.require(whole and 1 <= value <= LARGEST, f"{name} must be a whole number from 1 to {LARGEST:,}, not {value!r}")
+
+    def require_probabilities(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            self.require(isinstance(value, int | float) and 0 <= value < 1, f"{name} must be at least 0 and below 1, not {value!r}")
+
+    def require_choice(self, name: str, choices: Mapping[str, Any] | tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in choices:
+            raise ClearheadError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model's weights come from: a name with random weights (and their seed), or a folder or file."""
+
+    name: str
+    folder: str | None = None
+    seed: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def random(self) -> bool:
+        return self.folder is None
+
+    def __str__(self) -> str:
+        if self.folder is not None:
+            return self.folder
+        return f"{self.name} (random weights, {'no seed' if self.seed is None else f'seed {self.seed}'})"
+
+
+class Model(nn.Module):
+    """A pass is `head(hidden(...))`: a loss may fuse the head, decoding may ask it for the last position alone."""
+
+    family: ClassVar[str]
+    config: Any
+    origin: Origin = Origin("a model built by hand")
+
+    def hidden(self, *inputs: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def head(self, hidden: Any) -> Any:
+        raise NotImplementedError
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        return self.head(self.hidden(*inputs, **options))
+
+    def initialise(self, random: Generator | None = None) -> None:
+        """Fill every weight once, as the paper or its authors' code does."""
+        raise NotImplementedError
+
+    def example(self, batch: int = 2, random: Generator | None = None) -> tuple[Tensor, ...]:
+        """Inputs that this model takes, for tests, benchmarks and export."""
+        raise NotImplementedError
+
+    def reset_buffers(self) -> None:
+        """Compute the tables that are never saved, after the model left the meta device."""
+        for module in self.modules():
+            if module is not self and hasattr(module, "reset_buffers"):
+                module.reset_buffers()  # pyright: ignore[reportCallIssue]
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model file's entry in the registry. `paper` holds the figure a paper or deck names where it differs from the true count."""
+
+    name: str
+    config: type[Config]
+    model: type[Model]
+    sizes: Mapping[str, Config]
+    shrunken: Config
+    paper: Mapping[str, str]

@@ -1,0 +1,8 @@
+"""Pure tensor functions. They import torch and `tap` only."""
+
+from . import init, masks, positions
+from .activations import ACTIVATIONS
+from .attention import PATHS, Path, attention
+from .similarity import cosine, nearest, one_hot, similarity
+
+__all__ = ["ACTIVATIONS", "PATHS", "Path", "attention", "cosine", "init", "masks", "nearest", "one_hot", "positions", "similarity"]

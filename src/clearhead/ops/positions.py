@@ -1,0 +1,63 @@
+"""Where a token stands: sinusoids (Vaswani et al. 2017), their 2-D form for patches, T5's relative buckets, rotary angles."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Table = Callable[[], Tensor]
+
+
+def sinusoidal(length: int, width: int, *, base: float = 10000.0, half_split: bool = False, start: int = 0) -> Tensor:
+    """P (length, width): p(pos, 2i) = sin(pos / base^(2i/width)), p(pos, 2i+1) = cos of the same angle.
+
+    `half_split` puts all sines before all cosines, as Marian and tensor2tensor do.
+    """
+    angle = _angles(torch.arange(start, start + length, dtype=torch.float64), width, base)
+    if half_split:
+        return torch.cat([angle.sin(), angle.cos()], -1)[:, :width].float()
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[:, :width].float()
+
+
+def _angles(position: Tensor, width: int, base: float) -> Tensor:
+    return position[:, None] / base ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+def sinusoidal_2d(rows: int, columns: int, width: int, *, base: float = 10000.0) -> Tensor:
+    """(rows * columns, width): the first half of the features says the row, the second half the column."""
+    if width % 4:
+        raise ValueError(f"2-D sinusoids need a width that 4 divides, not {width}")
+    y = sinusoidal(rows, width // 2, base=base).repeat_interleave(columns, 0)
+    x = sinusoidal(columns, width // 2, base=base).repeat(rows, 1)
+    return torch.cat([y, x], -1)
+
+
+def relative_buckets(offset: Tensor, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Tensor:
+    """T5: key position minus query position -> bucket number. Near offsets have a bucket each, far ones share, on a log scale."""
+    half = buckets // 2 if bidirectional else buckets
+    side = (offset > 0).long() * half if bidirectional else torch.zeros_like(offset)
+    distance = offset.abs() if bidirectional else (-offset).clamp(min=0)
+    exact = half // 2
+    log = (distance.clamp(min=1).float() / exact).log() / math.log(max_distance / exact) * (half - exact)
+    far = (exact + log.long()).clamp(max=half - 1)
+    return side + torch.where(distance < exact, distance, far)
+
+
+def rotary_angles(positions: Tensor, width: int, *, base: float = 10000.0) -> Tensor:
+    """positions (...) -> (..., width/2): the angle by which each pair of features is turned at that position."""
+    return positions[..., None].float() * base ** (-torch.arange(0, width, 2, device=positions.device).float() / width)
+
+
+def rotary_angles_2d(rows: int, columns: int, width: int, *, base: float = 100.0) -> Tensor:
+    """(rows * columns, width/2): half of the pairs turn with the row, half with the column."""
+    y = rotary_angles(torch.arange(rows), width // 2, base=base).repeat_interleave(columns, 0)
+    x = rotary_angles(torch.arange(columns), width // 2, base=base).repeat(rows, 1)
+    return torch.cat([y, x], -1)
+
+
+def rotate(x: Tensor, angles: Tensor) -> Tensor:
+    """Turn the pairs (x_i, x_{i + width/2}) of x (..., L, width) by angles (L, width/2): RoPE, Su et al. 2021."""
+    cos, sin = angles.cos(), angles.sin()
+    first, second = x.float().chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)

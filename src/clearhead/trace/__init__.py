@@ -1,0 +1,8 @@
+"""Seeing inside: `tap` at the site, `Recorder` around a pass, `Trace` to read afterwards, `SITES` to look names up."""
+
+from .recorder import Recorder, Replacement, underneath
+from .sites import SITES, Site, sites_of
+from .tap import recording, tap
+from .trace import Trace
+
+__all__ = ["SITES", "Recorder", "Replacement", "Site", "Trace", "recording", "sites_of", "tap", "underneath"]

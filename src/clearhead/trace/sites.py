@@ -1,0 +1,77 @@
+"""The catalogue of sites: every name a pass can show, per family. Names are a documented API (docs/SITES.md is made from this).
+
+Shapes: B batch, L tokens, M keys, H heads, d width, d_k and d_v widths of a head, f feed-forward width, V vocabulary.
+A `*` stands for a block's number.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Site:
+    name: str
+    shape: str
+    meaning: str
+
+
+def _attention(at: str, *, masked: bool = False, biased: bool = False) -> list[Site]:
+    rows = [
+        ("query", "B,H,L,d_k", "Q = X W_Q, split into heads"),
+        ("key", "B,H,M,d_k", "K = X W_K, split into heads"),
+        ("value", "B,H,M,d_v", "V = X W_V, split into heads"),
+        ("scores", "B,H,L,M", "Q K^T: how well each query fits each key"),
+        ("scaled", "B,H,L,M", "the scores times 1/sqrt(d_k)"),
+        ("biased", "B,H,L,M", "the scaled scores plus the position bias"),
+        ("masked", "B,H,L,M", "-inf where a query may not look"),
+        ("weights", "B,H,L,M", "softmax over the keys: each row sums to 1"),
+        ("output", "B,H,L,d_v", "the weighted values of each head"),
+        ("concat", "B,L,H*d_v", "the heads side by side"),
+        ("projected", "B,L,d", "the concatenation times W_O"),
+    ]
+    left_out = {"masked": not masked, "biased": not biased}
+    return [Site(f"{at}.{name}", shape, meaning) for name, shape, meaning in rows if not left_out.get(name, False)]
+
+
+def _block(at: str, *, masked: bool = False, biased: bool = False) -> list[Site]:
+    return [
+        Site(f"{at}.input", "B,L,d", "what comes into the block"),
+        Site(f"{at}.attention_norm.normed", "B,L,d", "the norm around attention (before it, or behind the sum in post-norm)"),
+        *_attention(f"{at}.attention", masked=masked, biased=biased),
+        Site(f"{at}.after_attention", "B,L,d", "the residual: input plus what attention added"),
+        Site(f"{at}.feed_forward_norm.normed", "B,L,d", "the norm around the feed-forward layer"),
+        Site(f"{at}.feed_forward.expanded", "B,L,f", "X W_1 + b_1"),
+        Site(f"{at}.feed_forward.hidden", "B,L,f", "after the non-linearity"),
+        Site(f"{at}.feed_forward.output", "B,L,d", "times W_2, plus b_2"),
+        Site(f"{at}.after_feed_forward", "B,L,d", "the residual: before plus what the feed-forward layer added"),
+    ]
+
+
+SITES: dict[str, list[Site]] = {
+    "gpt": [
+        Site("input.ids", "B,L", "token numbers"),
+        Site("input.embedded", "B,L,d", "the tokens' rows of the embedding table"),
+        Site("input.positions", "L,d", "the positions' rows"),
+        Site("input.summed", "B,L,d", "embedding plus position"),
+        *_block("decoder.blocks.*", masked=True),
+        Site("decoder.norm.normed", "B,L,d", "the norm behind the last block"),
+        Site("logits", "B,L,V", "a score for every word of the vocabulary"),
+    ],
+    "vit": [
+        Site("input.image", "B,C,H,W", "the pixels, normalised"),
+        Site("input.patches", "B,N,C*p*p", "the patches, each flattened"),
+        Site("input.projected", "B,N,d", "each patch times the projection"),
+        Site("input.tokens", "B,N+1,d", "[CLS] in front of the patches"),
+        Site("input.positions", "N+1,d", "the positions' rows"),
+        Site("input.summed", "B,N+1,d", "patches plus positions"),
+        *_block("encoder.blocks.*"),
+        Site("encoder.norm.normed", "B,N+1,d", "the norm behind the last block"),
+        Site("pooled", "B,d", "what the head reads: [CLS], or the mean of the patches"),
+        Site("logits", "B,classes", "a score for every class"),
+    ],
+}
+
+
+def sites_of(family: str, layers: int) -> list[str]:
+    """Every catalogued site of a model of this many layers, block numbers written out."""
+    numbers = {True: [str(n) for n in range(layers)], False: [""]}
+    return [site.name.replace("*", n) for site in SITES[family] for n in numbers["*" in site.name]]
