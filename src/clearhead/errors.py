@@ -1,4 +1,4 @@
-"""The one exception that means "the user can mend this": its message is one line that says what is wrong and what to do."""
+"""The one exception that means "the user can mend this": one line, what is wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable

@@ -12,7 +12,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ClearheadError(f"{path} is not UTF-8 text (byte {error.start}): it is broken or another kind of file") from None
+        raise ClearheadError(
+            f"{path} is not UTF-8 text (byte {error.start}): it is broken or another kind of file"
+        ) from None
     except OSError as error:
         raise ClearheadError(f"{path} can't be read: {error.strerror or error}") from None
 

@@ -1,47 +1,38 @@
-"""Pictures to pixels: resize, crop, rescale, normalise, as the models' own preprocessors do it, through Pillow.
+"""Pictures to pixels: resize, crop, rescale, normalise, through Pillow, as the models' own preprocessors do it.
 
-Which pixels a picture has:
-- A file is turned upright by its EXIF orientation. A Pillow image or an array is taken as it lies. (So transformers;
-  timm never looks at the orientation.)
-- Everything becomes RGB by Pillow's own conversion: transparency is dropped and the colours beneath it show, a palette
-  is looked up, of an animation the first frame counts. Values beyond 8 bits (16-bit grey) are clipped at 255, as both
-  peers clip them, and a warning says so.
+`preprocessor_config.json` is read and written in Hugging Face's form, timm's `pretrained_cfg` is read. The result
+equals that of transformers' ViTImageProcessorPil and of timm's evaluation transform bit for bit.
 """
 
 import math
-import struct
-import warnings
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from os import PathLike, fspath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from clearhead.data.files import read_json, read_optional_json, write_json
+from clearhead.data.pictures import Picture, open_picture
 from clearhead.errors import ClearheadError, near
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-Picture: TypeAlias = "str | PathLike[str] | Image | np.ndarray"
-
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # a filter's place is Pillow's number for it
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # not all of Pillow's: its EPS reader runs a program
 LARGEST_EDGE = 8192
-LARGEST_AREA = 2**27  # pixels of a resized picture, less than Pillow's own limit for opening one
+LARGEST_AREA = 2**27  # pixels of a resized picture, below Pillow's own limit for opening one
 
-# What can be said in preprocessor_config.json and does not change the pixels of an RGB picture.
-_IGNORED = {
-    *("image_processor_type", "feature_extractor_type", "processor_class", "do_convert_rgb", "return_tensors"),
-    *("device", "disable_grouping", "input_data_format", "_valid_processor_keys", "image_seq_length"),
-}
+# What preprocessor_config.json can say. What is ignored changes no pixel of an RGB picture.
+_KINDS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil", "ViTFeatureExtractor")
+_SWITCHES = {"do_resize": True, "do_center_crop": False, "do_rescale": True, "do_normalize": True, "do_pad": False}
 _KNOWN = {
-    *("do_resize", "size", "default_to_square", "resample", "do_center_crop", "crop_size", "do_rescale"),
-    *("rescale_factor", "do_normalize", "image_mean", "image_std", "do_pad", "data_format", "clearhead"),
+    *("size", "default_to_square", "resample", "crop_size", "rescale_factor", "image_mean", "image_std", "clearhead"),
+    *("image_processor_type", "feature_extractor_type", *_SWITCHES),
+}
+_IGNORED = {
+    *("processor_class", "do_convert_rgb", "return_tensors", "device", "disable_grouping", "data_format"),
+    *("input_data_format", "image_seq_length", "pad_size", "_valid_processor_keys"),
 }
 
 
@@ -50,25 +41,30 @@ class Preprocessor:
     """How a model wants its pictures. The defaults are those of transformers' ViT."""
 
     resize: int | tuple[int, int] | None = (224, 224)
-    """The shortest edge, the shape kept; or (height, width), the shape squashed; or None for no resizing."""
+    """The shortest edge, proportions kept; or (height, width), proportions given up; or None for no resizing."""
     resample: str = "bilinear"
     crop: tuple[int, int] | None = None
     """(height, width) of the middle that is kept; where the picture is smaller, black is added."""
     crop_rounding: Literal["down", "even"] = "down"
     """Where an odd margin is cut: transformers rounds its half down, torchvision and timm to the even number."""
     scale: float = 1 / 255
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
     def __post_init__(self) -> None:
-        edges = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
-        for edge in (*edges, *(self.crop or ())):
-            if type(edge) is not int or not 1 <= edge <= LARGEST_EDGE:
-                raise ClearheadError(f"a picture's edge must be between 1 and {LARGEST_EDGE} pixels, not {edge!r}")
+        resize = (self.resize, self.resize) if isinstance(self.resize, int) else self.resize
+        for name, edges in (("resize", resize), ("crop", self.crop)):
+            if edges is not None and not (len(edges) == 2 and all(map(_is_edge, edges))):
+                raise ClearheadError(f"{name} {edges} is not height and width between 1 and {LARGEST_EDGE} pixels")
         if self.resample not in FILTERS:
-            raise ClearheadError(f"no filter {self.resample!r}: known are {', '.join(FILTERS)}{near(self.resample, FILTERS)}")
-        if not all(math.isfinite(value) for value in (self.scale, *self.mean, *self.std)) or 0 in self.std:
-            raise ClearheadError(f"mean {self.mean}, std {self.std} and scale {self.scale} must be finite, std not 0")
+            raise ClearheadError(f"no filter {self.resample!r} for resampling: known are {', '.join(FILTERS)}")
+        if self.crop_rounding not in ("down", "even"):
+            raise ClearheadError(f"crop_rounding must be 'down' or 'even', not {self.crop_rounding!r}")
+        for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,) * 3)):
+            if len(values) != 3 or not all(map(_is_number, values)):
+                raise ClearheadError(f"{name} {values} is not a number of ordinary size for each of 3 channels")
+        if min(map(abs, self.std)) < 1e-6:
+            raise ClearheadError(f"std {self.std} has a zero in it, by which the pixels can't be divided")
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -81,10 +77,10 @@ class Preprocessor:
         if self.resize is not None:
             image = image.resize(self._resized(*image.size), FILTERS.index(self.resample))
         if self.crop is not None:
-            image = image.crop(self._box(*image.size))
-        # In float64 first and rounded once, so that the result is transformers' to the last bit.
+            image = image.crop(self._box(self.crop, *image.size))
+        # In float64 first and rounded once: so the result is transformers' to the last bit.
         pixels = (np.asarray(image).astype(np.float64) * self.scale).astype(np.float32)
-        pixels = (pixels - np.float32(self.mean)) / np.float32(self.std)
+        pixels = (pixels - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
     def batch(self, pictures: Sequence[Picture]) -> torch.Tensor:
@@ -92,19 +88,19 @@ class Preprocessor:
         tensors = [self(picture) for picture in pictures]
         shapes = {tuple(tensor.shape) for tensor in tensors}
         if len(shapes) != 1:
-            raise ClearheadError(f"a batch needs pictures of one shape, these have {sorted(shapes) or 'none'}: set a crop")
+            raise ClearheadError(f"a batch needs pictures of one shape, not {sorted(shapes) or 'none'}: set a crop")
         return torch.stack(tensors)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `preprocessor_config.json` in Hugging Face's form. It has no word for `crop_rounding`: ours goes beside."""
-        resize = {"shortest_edge": self.resize} if isinstance(self.resize, int) else _named(self.resize)
+        """Write `preprocessor_config.json`. Hugging Face has no word for `crop_rounding`: it goes under our own key."""
+        size = {"shortest_edge": self.resize} if isinstance(self.resize, int) else _height_width(self.resize)
         config = {
-            "image_processor_type": "ViTImageProcessor",
-            "do_resize": resize is not None,
-            "size": resize,
+            "image_processor_type": _KINDS[0],
+            "do_resize": self.resize is not None,
+            "size": size,
             "resample": FILTERS.index(self.resample),
             "do_center_crop": self.crop is not None,
-            "crop_size": _named(self.crop),
+            "crop_size": _height_width(self.crop),
             "do_rescale": True,
             "rescale_factor": self.scale,
             "do_normalize": True,
@@ -116,43 +112,20 @@ class Preprocessor:
         write_json(Path(folder) / "preprocessor_config.json", config)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
-        """The (width, height) that a picture is resized to."""
-        if isinstance(self.resize, tuple):
+        """The (width, height) that a picture of this width and height is resized to."""
+        if not isinstance(self.resize, int):
+            assert self.resize is not None
             return self.resize[1], self.resize[0]
-        assert self.resize is not None
         longest = int(self.resize * max(width, height) / min(width, height))
         if self.resize * longest > LARGEST_AREA:
-            raise ClearheadError(f"a picture of {width} x {height} is too narrow: its longer edge would become {longest}")
+            raise ClearheadError(f"a picture of {width} x {height} is too narrow: its longer edge would be {longest}")
         return (self.resize, longest) if width <= height else (longest, self.resize)
 
-    def _box(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Left, top, right, bottom of the middle; edges outside the picture are allowed."""
-        assert self.crop is not None
+    def _box(self, crop: tuple[int, int], width: int, height: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of the middle; they may lie outside the picture."""
         rounded = math.floor if self.crop_rounding == "down" else round
-        top, left = rounded((height - self.crop[0]) / 2), rounded((width - self.crop[1]) / 2)
-        return left, top, left + self.crop[1], top + self.crop[0]
-
-
-def open_picture(picture: Picture) -> "Image":
-    """A file, a Pillow image or a uint8 array (H, W) or (H, W, 3), as an RGB Pillow image. The rules are at the top."""
-    if isinstance(picture, np.ndarray):
-        return _from_array(picture)
-    PIL_Image, PIL_ImageOps = _pillow()
-    is_file = not isinstance(picture, PIL_Image.Image)
-    name = fspath(picture) if is_file else getattr(picture, "filename", "") or "the picture"
-    try:
-        if not is_file:
-            return _to_rgb(picture, name)
-        with PIL_Image.open(picture, formats=FORMATS) as image:
-            image.load()
-            return _to_rgb(PIL_ImageOps.exif_transpose(image), name)
-    except PIL_Image.DecompressionBombError:
-        raise ClearheadError(f"{name} has more pixels than Pillow agrees to unpack: make it smaller first") from None
-    except PIL_Image.UnidentifiedImageError:
-        raise ClearheadError(f"{name} is not a picture of a kind that is read here: {', '.join(FORMATS)}") from None
-    except _BROKEN as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise ClearheadError(f"{name} can't be read as a picture: {reason or type(error).__name__}") from None
+        top, left = rounded((height - crop[0]) / 2), rounded((width - crop[1]) / 2)
+        return left, top, left + crop[1], top + crop[0]
 
 
 def read_preprocessor(path: str | PathLike[str]) -> Preprocessor:
@@ -165,29 +138,102 @@ def read_preprocessor(path: str | PathLike[str]) -> Preprocessor:
             return _from_hugging_face(content)
     timm_config = read_optional_json(path / "config.json").get("pretrained_cfg")
     if not isinstance(timm_config, dict):
-        raise ClearheadError(f"{path} has no preprocessor_config.json, and no config.json of timm's with a pretrained_cfg")
+        raise ClearheadError(f"{path} has no preprocessor_config.json, nor a config.json of timm's with pretrained_cfg")
     with _naming(path / "config.json"):
         return from_timm_config(timm_config)
 
 
 def from_timm_config(config: Mapping[str, Any]) -> Preprocessor:
-    """What timm's evaluation transform does for a model with this `pretrained_cfg`; what is not said has timm's default."""
+    """What timm's evaluation transform does for a model with this `pretrained_cfg`, timm's defaults included."""
     config = {key: value for key, value in config.items() if value is not None}
-    channels, *size = _numbers(config, "input_size", 3, default=(3, 224, 224))
-    fraction = config.get("crop_pct", 0.875)
-    mode = config.get("crop_mode", "center")
-    if channels != 3:
-        raise ClearheadError(f"input_size has {channels} channels, pictures are prepared with 3")
-    if not isinstance(fraction, int | float) or not 0 < fraction <= 1:
-        raise ClearheadError(f"crop_pct must be above 0 and at most 1, not {fraction!r}")
-    if mode not in ("center", "squash") or (mode == "center" and size[0] != size[1]):
-        raise ClearheadError(f"crop_mode {mode!r} with input_size {size} is not built: only squash, and center of a square")
-    resized = tuple(_edge(edge, "input_size", fraction) for edge in size)
-    return Preprocessor(
-        resize=(resized[0], resized[1]) if mode == "squash" else resized[0],
+    size = config.get("input_size", (3, 224, 224))
+    if not isinstance(size, list | tuple) or len(size) != 3 or size[0] != 3:
+        raise ClearheadError(f"input_size must be 3 channels, height and width, not {size!r}")
+    cropped = Preprocessor(
         resample=config.get("interpolation", "bicubic"),
-        crop=(_edge(size[0], "input_size"), _edge(size[1], "input_size")),
+        crop=tuple(size[1:]),
         crop_rounding="even",
-        mean=_numbers(config, "mean", 3, default=(0.485, 0.456, 0.406)),
-        std=_numbers(config, "std", 3, default=(0.229, 0.224, 0.225)),
+        mean=_channels(config.get("mean", (0.485, 0.456, 0.406))),
+        std=_channels(config.get("std", (0.229, 0.224, 0.225))),
     )
+    fraction, mode = config.get("crop_pct", 0.875), config.get("crop_mode", "center")
+    if not _is_number(fraction) or not 0.01 <= fraction <= 1:
+        raise ClearheadError(f"crop_pct must be a number from 0.01 to 1, not {fraction!r}")
+    if mode not in ("center", "squash") or (mode == "center" and size[1] != size[2]):
+        raise ClearheadError(f"crop_mode {mode!r} of {size} is not built: only 'squash', and 'center' of a square")
+    height, width = (math.floor(edge / fraction) for edge in size[1:])
+    return replace(cropped, resize=height if mode == "center" else (height, width))
+
+
+def _from_hugging_face(config: Mapping[str, Any]) -> Preprocessor:
+    """Every field that changes pixels is honoured or refused by name; `null` means the default, as in transformers."""
+    config = {key: value for key, value in config.items() if value is not None and key not in _IGNORED}
+    for key in sorted(config.keys() - _KNOWN):
+        raise ClearheadError(f"{key} = {config[key]!r} is not understood and may change pixels{near(key, _KNOWN)}")
+    does = {key: config.get(key, default) for key, default in _SWITCHES.items()}
+    kind = config.get("image_processor_type", config.get("feature_extractor_type", _KINDS[0]))
+    resample = config.get("resample", FILTERS.index("bilinear"))
+    extra = config.get("clearhead", {})
+    if kind not in _KINDS:
+        raise ClearheadError(f"image_processor_type {kind!r} is not one that is read here: {', '.join(_KINDS)}")
+    if wrong := [key for key, value in does.items() if not isinstance(value, bool)]:
+        raise ClearheadError(f"{wrong[0]} must be true or false, not {does[wrong[0]]!r}")
+    if does["do_pad"]:
+        raise ClearheadError("do_pad is set, and padding pictures is not built")
+    if type(resample) is not int or not 0 <= resample < len(FILTERS):
+        raise ClearheadError(f"resample must be Pillow's number of a filter, 0 to {len(FILTERS) - 1}, not {resample!r}")
+    if not isinstance(extra, dict) or extra.keys() - {"crop_rounding"}:
+        raise ClearheadError(f"clearhead = {extra!r} is not understood: a newer version may have written it")
+    return Preprocessor(
+        resize=_size(config.get("size", 224), config.get("default_to_square", True)) if does["do_resize"] else None,
+        resample=FILTERS[resample],
+        crop=_edges(config.get("crop_size"), "crop_size") if does["do_center_crop"] else None,
+        scale=config.get("rescale_factor", 1 / 255) if does["do_rescale"] else 1.0,
+        mean=_channels(config.get("image_mean", 0.5) if does["do_normalize"] else 0.0),
+        std=_channels(config.get("image_std", 0.5) if does["do_normalize"] else 1.0),
+        **extra,
+    )
+
+
+def _size(value: Any, square: bool) -> int | tuple[int, int]:
+    if isinstance(value, int) and not square:
+        return value
+    if isinstance(value, dict) and value.keys() == {"shortest_edge"}:
+        return _edges(value["shortest_edge"], "size")[0]
+    return _edges(value, "size")
+
+
+def _edges(value: Any, key: str) -> tuple[int, int]:
+    """(height, width) from any of the ways in which files write it."""
+    if isinstance(value, dict) and value.keys() == {"height", "width"}:
+        return value["height"], value["width"]
+    if isinstance(value, list) and len(value) == 2:
+        return value[0], value[1]
+    if isinstance(value, int):
+        return value, value
+    raise ClearheadError(f"{key} {value!r} is not understood: give height and width, or a shortest_edge")
+
+
+def _channels(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,) * 3
+
+
+def _is_edge(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= LARGEST_EDGE
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 1e6
+
+
+def _height_width(edges: tuple[int, int] | None) -> dict[str, int] | None:
+    return None if edges is None else {"height": edges[0], "width": edges[1]}
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Put the file's name before what is wrong in it."""
+    try:
+        yield
+    except ClearheadError as error:
+        raise ClearheadError(f"{file}: {error}") from None

@@ -16,7 +16,7 @@ from .positions import Rotary
 
 @dataclass(frozen=True)
 class Heads:
-    """How a width is divided: `count` query heads over `kv_count` key/value heads, of `key` and `value` features each."""
+    """How a width is divided: `count` query heads over `kv_count` key/value heads, `key` and `value` features wide."""
 
     count: int
     key: int
@@ -24,7 +24,9 @@ class Heads:
     kv_count: int
 
     @classmethod
-    def of(cls, width: int, count: int, *, key: int | None = None, value: int | None = None, kv_count: int | None = None) -> "Heads":
+    def of(
+        cls, width: int, count: int, *, key: int | None = None, value: int | None = None, kv_count: int | None = None
+    ) -> "Heads":
         key = key or width // count
         return cls(count, key, value or key, kv_count or count)
 
@@ -118,7 +120,7 @@ class SelfAttention(_Attention):
 
 
 class CrossAttention(_Attention):
-    """Queries from one sequence (the decoder's), keys and values from another (the encoder's): weights are target x source.
+    """Queries from one sequence (the decoder's), keys and values from another (the encoder's): target x source.
 
     `key_width` and `value_width` are the widths of what keys and values are made from, where they differ from `width`.
     """
@@ -140,11 +142,13 @@ class CrossAttention(_Attention):
         self.value = nn.Linear(value_width or width, heads.kv_count * heads.value, bias)
 
     def remember(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the other sequence (B,M,width) as heads: computed once, whatever is asked of them later."""
+        """Keys and values of the other sequence (B,M,width) as heads: computed once, asked many times."""
         values = keys if values is None else values
         return split_heads(self.key(keys), self.heads.kv_count), split_heads(self.value(values), self.heads.kv_count)
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
         """x (B,L,width) asks a memory that `remember` made: (B,L,width)."""
         query = tap("query", split_heads(self.query(x), self.heads.count))
         key, value = tap("key", memory[0]), tap("value", memory[1])
@@ -155,5 +159,5 @@ def use_path(model: nn.Module, path: Path) -> nn.Module:
     """Choose the attention path of every layer that has one; with `reference` nothing is shortened or fused."""
     for module in model.modules():
         if hasattr(module, "path"):
-            module.path = path
+            setattr(module, "path", path)  # noqa: B010 (nn.Module types its attributes as modules)
     return model

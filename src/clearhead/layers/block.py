@@ -35,7 +35,7 @@ class Pass:
 
 
 class Block(nn.Module):
-    """The parts, and the order in which a pass goes through them. How a part is wrapped is the subclass's one method."""
+    """The parts, and the order in which a pass goes through them. A subclass says how a part is wrapped."""
 
     def __init__(
         self,
@@ -66,18 +66,24 @@ class Block(nn.Module):
             x = self.around("after_cross", x, self.cross_norm, lambda y: cross(y, memory, shared.memory_mask))
         return self.around("after_feed_forward", x, self.feed_forward_norm, self.feed_forward)
 
-    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+    def around(
+        self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
+    ) -> Tensor:
         raise NotImplementedError
 
 
 class PreNormBlock(Block):
-    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+    def around(
+        self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
+    ) -> Tensor:
         change = dropped(part(norm(x)), self.dropout, self.training)
         return tap(site, x[:, :rows] + change)
 
 
 class PostNormBlock(Block):
-    def around(self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None) -> Tensor:
+    def around(
+        self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
+    ) -> Tensor:
         change = dropped(part(x), self.dropout, self.training)
         return norm(tap(site, x[:, :rows] + change))
 

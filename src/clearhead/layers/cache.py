@@ -1,4 +1,4 @@
-"""The cache: keys and values of tokens already seen, so that a new token costs one row of work and not the whole prefix.
+"""The cache: keys and values of tokens already seen, so that a new token costs one row of work, not a prefix.
 
 Pre-allocated as (B, S, G, d) a layer and written in place. Every row has its own length, so ragged prompts decode as if
 each were alone: what lies beyond a row's length is never looked at, and the row's next token is written over it.
@@ -19,7 +19,14 @@ class Cache:
 
     @classmethod
     def empty(
-        cls, layers: int, batch: int, size: int, heads: int, widths: tuple[int, int], device: torch.device, dtype: torch.dtype
+        cls,
+        layers: int,
+        batch: int,
+        size: int,
+        heads: int,
+        widths: tuple[int, int],
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> "Cache":
         """Room for `size` tokens a row; `widths` are those of a key and of a value."""
         key_width, value_width = widths
@@ -53,7 +60,7 @@ class Cache:
         return self.keys[layer][:, :end].transpose(1, 2), self.values[layer][:, :end].transpose(1, 2)
 
     def advance(self, count: int, lengths: Tensor | None = None) -> None:
-        """Every layer has written `count` tokens; of a ragged batch, `lengths` says how many of them each row really has."""
+        """Every layer has written `count` tokens; `lengths` says how many of them each ragged row really has."""
         self.lengths = self.lengths + (count if lengths is None else lengths)
         self.used += count
 

@@ -45,7 +45,7 @@ def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> T
 
 
 class TextInput(nn.Module):
-    """Token rows, times `scale`, plus position rows, plus segment rows; then a norm and dropout where the family has them."""
+    """Token rows, times `scale`, plus position rows, plus segment rows; then norm and dropout, if any."""
 
     def __init__(
         self,
@@ -118,6 +118,6 @@ class PatchInput(nn.Module):
 
 
 def to_working_type(x: Tensor) -> Tensor:
-    """One cast to autocast's type before the stack, so that the residual stream stays in it. Nothing without autocast."""
+    """One cast to autocast's type before the stack, so that the residual stream stays in it."""
     kind = x.device.type
     return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

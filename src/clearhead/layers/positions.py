@@ -44,5 +44,7 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """x (B,H,L,d); positions (B,L), or 0..L-1 when not given."""
         if positions is None:
-            return ops.rotate(x, ops.rotary_angles(torch.arange(x.shape[-2], device=x.device), self.width, base=self.base))
+            return ops.rotate(
+                x, ops.rotary_angles(torch.arange(x.shape[-2], device=x.device), self.width, base=self.base)
+            )
         return ops.rotate(x, ops.rotary_angles(positions, self.width, base=self.base)[:, None])

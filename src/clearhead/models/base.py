@@ -1,4 +1,4 @@
-"""What every family shares: a checked, frozen config, a model split into `hidden` and `head`, and its place in the registry."""
+"""What every family shares: a checked, frozen config, a model split into `hidden` and `head`, a registry entry."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -50,12 +50,17 @@ class Config:
         for name in names:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
-            self.require(whole and 1 <= value <= LARGEST, f"{name} must be a whole number from 1 to {LARGEST:,}, not {value!r}")
+            self.require(
+                whole and 1 <= value <= LARGEST, f"{name} must be a whole number from 1 to {LARGEST:,}, not {value!r}"
+            )
 
     def require_probabilities(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            self.require(isinstance(value, int | float) and 0 <= value < 1, f"{name} must be at least 0 and below 1, not {value!r}")
+            self.require(
+                isinstance(value, int | float) and 0 <= value < 1,
+                f"{name} must be at least 0 and below 1, not {value!r}",
+            )
 
     def require_choice(self, name: str, choices: Mapping[str, Any] | tuple[str, ...]) -> None:
         value = getattr(self, name)
@@ -127,7 +132,7 @@ class Model(nn.Module):
 
 @dataclass(frozen=True)
 class Family:
-    """One model file's entry in the registry. `paper` holds the figure a paper or deck names where it differs from the true count."""
+    """One model file's entry in the registry. `paper` holds what a paper or deck says where the true count differs."""
 
     name: str
     config: type[Config]

@@ -1,8 +1,8 @@
 """GPT: the decoder alone, next word one by one.
 
 Papers: Radford et al. 2018 (GPT, post-norm), Radford et al. 2019 (GPT-2, pre-norm), Brown et al. 2020 (GPT-3).
-Departures from Vaswani et al. 2017: no encoder and no cross-attention, learned positions, GELU by its tanh formula, the head
-tied to the embedding; from GPT-2 on norms stand before their layers and one more behind the last.
+Departures from Vaswani et al. 2017: no encoder and no cross-attention, learned positions, GELU by its tanh formula, the
+head tied to the embedding; from GPT-2 on norms stand before their layers and one more behind the last.
 GPT-3 alternates dense and locally banded layers without publishing the band: ours is 256 tokens on every second layer.
 """
 
@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from ..errors import ClearheadError
 from ..layers import (
     BLOCKS,
+    Block,
     Cache,
     FeedForward,
     FixedPositions,
@@ -66,16 +67,21 @@ class GPTConfig(Config):
     dropout: float = 0.1
     attention_dropout: float = 0.1
     embedding_dropout: float = 0.1
+    init_std: float = 0.02
 
     def check(self) -> None:
         self.require_sizes("vocab", "context", "width", "layers", "heads")
-        self.require_sizes(*(n for n in ("ff", "head_width", "value_width", "kv_heads", "band") if getattr(self, n) is not None))
+        self.require_sizes(
+            *(n for n in ("ff", "head_width", "value_width", "kv_heads", "band") if getattr(self, n) is not None)
+        )
         self.require_probabilities("dropout", "attention_dropout", "embedding_dropout")
         self.require_choice("activation", ACTIVATIONS)
         self.require_choice("norm", BLOCKS)
         self.require_choice("positions", POSITIONS)
         divides = self.head_width is not None or self.width % self.heads == 0
-        self.require(divides, f"{self.heads} heads don't divide a width of {self.width}: change one, or give head_width")
+        self.require(
+            divides, f"{self.heads} heads don't divide a width of {self.width}: change one, or give head_width"
+        )
         kv = self.kv_heads or self.heads
         self.require(self.heads % kv == 0, f"{kv} key/value heads don't divide {self.heads} heads")
         odd = self.positions == "rotary" and self.head_split.key % 2
@@ -100,13 +106,15 @@ class GPT(Model):
         }
         at = table[config.positions]() if config.positions in table else None
         self.input = TextInput(TokenEmbedding(config.vocab, config.width), at, dropout=config.embedding_dropout)
-        self.decoder = Stack((self._block(layer) for layer in range(config.layers)), self._norm() if config.final_norm else None)
+        self.decoder = Stack(
+            (self._block(layer) for layer in range(config.layers)), self._norm() if config.final_norm else None
+        )
         self.output = None if config.tied else VocabularyHead(config.width, config.vocab, bias=False)
 
     def _norm(self) -> nn.Module:
         return LayerNorm(self.config.width, eps=self.config.norm_eps)
 
-    def _block(self, layer: int) -> nn.Module:
+    def _block(self, layer: int) -> Block:
         c = self.config
         scale = c.head_split.key**-0.5 if c.scores_scaled else 1.0
         attention = SelfAttention(
@@ -152,8 +160,9 @@ class GPT(Model):
             raise ClearheadError(f"{total} tokens don't fit the model's context of {context}: shorten the text")
 
     def initialise(self, random: Generator | None = None) -> None:
-        """GPT-2's code: normal .02, positions .01, what flows into the residual stream scaled down by sqrt(2 layers)."""
-        residual = 0.02 / math.sqrt(2 * self.config.layers)
+        """GPT-2's code: normal, positions half as wide, what joins the residual stream / sqrt(2 layers)."""
+        std = self.config.init_std
+        residual = std / math.sqrt(2 * self.config.layers)
         for name, weight in self.named_parameters():
             if name.endswith("bias"):
                 init.constant(weight, 0.0)
@@ -162,7 +171,7 @@ class GPT(Model):
             elif name.endswith(("out.weight", "down.weight")):
                 init.normal(weight, residual, random)
             else:
-                init.normal(weight, 0.01 if "positions" in name else 0.02, random)
+                init.normal(weight, std / 2 if "positions" in name else std, random)
 
     def example(self, batch: int = 2, random: Generator | None = None) -> tuple[Tensor, ...]:
         length = min(self.config.context, 12)
@@ -174,7 +183,9 @@ SIZES = {
     "gpt2-medium": GPTConfig(width=1024, layers=24, heads=16),
     "gpt2-large": GPTConfig(width=1280, layers=36, heads=20),
     "gpt2-xl": GPTConfig(width=1600, layers=48, heads=25),
-    "gpt-nano": GPTConfig(vocab=3, context=11, width=48, layers=3, heads=3, dropout=0, attention_dropout=0, embedding_dropout=0),
+    "gpt-nano": GPTConfig(
+        vocab=3, context=11, width=48, layers=3, heads=3, dropout=0, attention_dropout=0, embedding_dropout=0
+    ),
     "gpt1": GPTConfig(vocab=40478, context=512, norm="post", final_norm=False),
     "gpt3": GPTConfig(context=2048, width=12288, layers=96, heads=96, band=256),
     "deck": GPTConfig(
@@ -191,16 +202,26 @@ SIZES = {
         dropout=0,
         attention_dropout=0,
         embedding_dropout=0,
+        init_std=0.3,  # about 1/sqrt(width): the usual .02 would leave ten features flat
     ),
 }
 
-PAPER = {"gpt2": "117M", "gpt2-medium": "345M", "gpt2-large": "762M", "gpt2-xl": "1542M", "gpt1": "117M", "gpt3": "175B"}
+PAPER = {
+    "gpt2": "117M",
+    "gpt2-medium": "345M",
+    "gpt2-large": "762M",
+    "gpt2-xl": "1542M",
+    "gpt1": "117M",
+    "gpt3": "175B",
+}
 
 FAMILY = Family(
     name="gpt",
     config=GPTConfig,
     model=GPT,
     sizes=SIZES,
-    shrunken=GPTConfig(vocab=101, context=16, width=24, layers=2, heads=3, dropout=0, attention_dropout=0, embedding_dropout=0),
+    shrunken=GPTConfig(
+        vocab=101, context=16, width=24, layers=2, heads=3, dropout=0, attention_dropout=0, embedding_dropout=0
+    ),
     paper=PAPER,
 )

@@ -53,7 +53,12 @@ def list_models() -> tuple[Entry, ...]:
 
 
 def create(
-    name: str, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "float32", seed: int | None = None, **changes: Any
+    name: str,
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "float32",
+    seed: int | None = None,
+    **changes: Any,
 ) -> Model:
     """The named model with random weights, in eval mode. `changes` override fields of its config and are checked.
 
@@ -75,7 +80,9 @@ def refuse_if_too_large(name: str, model: Model) -> None:
     need = sum(parameter.nbytes for parameter in model.parameters())
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
-        raise ClearheadError(f"{name} needs {need / 1e9:,.1f} GB for its weights and this machine has {have / 1e9:,.1f} GB")
+        raise ClearheadError(
+            f"{name} needs {need / 1e9:,.1f} GB for its weights and this machine has {have / 1e9:,.1f} GB"
+        )
 
 
 def as_device(device: str | torch.device) -> torch.device:

@@ -1,7 +1,7 @@
 """ViT: an image as a sentence of patches, read by a Transformer encoder, classified from [CLS] or the mean.
 
-Paper: Dosovitskiy et al. 2021. Departures from Vaswani et al. 2017: no decoder, norms before their layers and one behind the
-last, exact GELU, learned positions (sinusoidal ones, by patch number or 2-D, are options, and so are none).
+Paper: Dosovitskiy et al. 2021. Departures from Vaswani et al. 2017: no decoder, norms before their layers and one
+behind the last, exact GELU, learned positions (sinusoidal ones, by patch number or 2-D, are options, and so are none).
 Patches that overlap (`stride` smaller than `patch`) and mean pooling are options of ours.
 """
 
@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from ..errors import ClearheadError
 from ..layers import (
     BLOCKS,
+    Block,
     FeedForward,
     FixedPositions,
     Heads,
@@ -82,7 +83,11 @@ class ViTConfig(Config):
 
     def _check_patches(self) -> None:
         for name, pair in (("image", self.image), ("patch", self.patch), ("stride", self.step)):
-            good = isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(n, int) and 1 <= n <= 1 << 16 for n in pair)
+            good = (
+                isinstance(pair, tuple)
+                and len(pair) == 2
+                and all(isinstance(n, int) and 1 <= n <= 1 << 16 for n in pair)
+            )
             self.require(good, f"{name} must be one size or (height, width) in pixels, not {pair!r}")
         for side, patch, step in zip(self.image, self.patch, self.step, strict=True):  # pyright: ignore
             fits = patch <= side and (side - patch) % step == 0
@@ -148,7 +153,7 @@ class ViT(Model):
     def _norm(self) -> nn.Module:
         return LayerNorm(self.config.width, eps=self.config.norm_eps)
 
-    def _block(self) -> nn.Module:
+    def _block(self) -> Block:
         c = self.config
         attention = SelfAttention(c.width, Heads.of(c.width, c.heads), qkv_bias=c.qkv_bias, dropout=c.attention_dropout)
         feed_forward = FeedForward(c.width, c.ff or 4 * c.width, c.activation, dropout=c.dropout)
@@ -164,7 +169,9 @@ class ViT(Model):
         self._check_images(images)
         by_class_token = self.config.pooling == "cls"
         shorten = by_class_token and self.path == "fused" and not recording()
-        x = self.encoder(self.input(images), Pass(), rows=1 if shorten else None)  # exact: nothing else reads those rows
+        x = self.encoder(
+            self.input(images), Pass(), rows=1 if shorten else None
+        )  # exact: nothing else reads those rows
         pooled = tap("pooled", x[:, 0] if by_class_token else x.mean(1))
         return pooled if self.pooled_norm is None else self.pooled_norm(pooled)
 
@@ -175,10 +182,12 @@ class ViT(Model):
     def _check_images(self, images: Tensor) -> None:
         expected = (self.config.channels, *self.config.image)  # pyright: ignore[reportGeneralTypeIssues]
         if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-            raise ClearheadError(f"images must have shape (batch, {', '.join(map(str, expected))}), not {tuple(images.shape)}")
+            raise ClearheadError(
+                f"images must have shape (batch, {', '.join(map(str, expected))}), not {tuple(images.shape)}"
+            )
 
     def initialise(self, random: Generator | None = None) -> None:
-        """As the authors' JAX code: Xavier in the blocks (q, k, v each as if alone), LeCun for the patches, a head of zeros."""
+        """As the authors' code: Xavier in the blocks (q, k, v each as if alone), LeCun for patches, a head of zeros."""
         for name, weight in self.named_parameters():
             if "norm" in name:
                 init.constant(weight, 1.0 if name.endswith("weight") else 0.0)

@@ -5,4 +5,16 @@ from .activations import ACTIVATIONS
 from .attention import PATHS, Path, attention
 from .similarity import cosine, nearest, one_hot, similarity
 
-__all__ = ["ACTIVATIONS", "PATHS", "Path", "attention", "cosine", "init", "masks", "nearest", "one_hot", "positions", "similarity"]
+__all__ = [
+    "ACTIVATIONS",
+    "PATHS",
+    "Path",
+    "attention",
+    "cosine",
+    "init",
+    "masks",
+    "nearest",
+    "one_hot",
+    "positions",
+    "similarity",
+]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its tanh formula (GPT-2). While compiling it is written as x * sigmoid(2u), the same function with one exp."""
+    """GELU by its tanh formula (GPT-2). When compiled it is x * sigmoid(2u), the same function with one exp."""
     if not torch.compiler.is_compiling():
         return F.gelu(x, approximate="tanh")
     u = x.float()

@@ -8,7 +8,6 @@ Rows that may attend to nothing give zeros, not NaN.
 
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -41,9 +40,9 @@ def attention(
     scale   1/sqrt(d_k) unless given
     dropout probability of dropping a weight: callers pass 0 outside training
     """
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = float(query.shape[-1]) ** -0.5 if scale is None else scale
     run = _reference if path == "reference" else _fused
-    return run(query, key, value, mask, bias, causal, window, scale, dropout)
+    return run(query, key, value, mask, bias, causal, window, factor, dropout)
 
 
 def _reference(
@@ -109,7 +108,9 @@ def _fused(
     return output.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def _allowed(mask: Tensor | None, causal: bool, window: int | None, like: Tensor, keys: int | None = None) -> Tensor | None:
+def _allowed(
+    mask: Tensor | None, causal: bool, window: int | None, like: Tensor, keys: int | None = None
+) -> Tensor | None:
     """Where a query may look, as one bool tensor; None when it may look anywhere."""
     if not causal and window is None:
         return mask

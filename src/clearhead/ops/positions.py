@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids (Vaswani et al. 2017), their 2-D form for patches, T5's relative buckets, rotary angles."""
+"""Where a token stands: sinusoids (Vaswani et al. 2017), also in 2-D for patches, T5's buckets, rotary angles."""
 
 import math
 from collections.abc import Callable
@@ -33,8 +33,10 @@ def sinusoidal_2d(rows: int, columns: int, width: int, *, base: float = 10000.0)
     return torch.cat([y, x], -1)
 
 
-def relative_buckets(offset: Tensor, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Tensor:
-    """T5: key position minus query position -> bucket number. Near offsets have a bucket each, far ones share, on a log scale."""
+def relative_buckets(
+    offset: Tensor, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+) -> Tensor:
+    """T5: key position minus query position -> bucket number. Near offsets have one each, far ones share."""
     half = buckets // 2 if bidirectional else buckets
     side = (offset > 0).long() * half if bidirectional else torch.zeros_like(offset)
     distance = offset.abs() if bidirectional else (-offset).clamp(min=0)

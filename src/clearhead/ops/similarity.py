@@ -1,6 +1,5 @@
 """How alike vectors are: one-hot rows, A B^T / scale, cosine, nearest rows."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,7 +15,7 @@ def similarity(a: Tensor, b: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """cos(A,B) = A.B / (|A||B|) for every row of A (n,d) against every row of B (m,d). A zero vector is like nothing: 0."""
+    """cos(A,B) = A.B / (|A||B|) for every row of A (n,d) against every row of B (m,d). Zero is like nothing: 0."""
     return similarity(F.normalize(a, dim=-1), F.normalize(b, dim=-1))
 
 

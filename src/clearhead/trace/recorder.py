@@ -100,7 +100,9 @@ class Recorder:
             if self._wanted([glob], site, numbered):
                 new = new(value) if callable(new) else new
                 if new.shape != value.shape:
-                    raise ClearheadError(f"a replacement for '{site}' must have shape {tuple(value.shape)}, not {tuple(new.shape)}")
+                    raise ClearheadError(
+                        f"a replacement for '{site}' must have shape {tuple(value.shape)}, not {tuple(new.shape)}"
+                    )
                 value = new.to(value.device, value.dtype)
         return value
 
@@ -120,6 +122,7 @@ class Recorder:
 
     def _rename_first(self, site: str) -> None:
         """A site that fires twice is told apart: the first firing becomes `#1`."""
+        kept: dict[str, Any]
         for kept in (self.trace.values, self.trace.grads, self.trace.left_out):
             if site in kept:
                 items = [(f"{site}#1" if name == site else name, value) for name, value in kept.items()]
@@ -137,5 +140,7 @@ def underneath(model: nn.Module) -> nn.Module:
     model = getattr(model, "_orig_mod", model)
     for name, module in model.named_modules():
         if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
-            raise ClearheadError(f"'{name or 'the model'}' was compiled in place, so its taps can't fire: record before compiling")
+            raise ClearheadError(
+                f"'{name or 'the model'}' was compiled in place, so its taps can't fire: record before compiling"
+            )
     return model

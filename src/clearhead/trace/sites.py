@@ -1,4 +1,4 @@
-"""The catalogue of sites: every name a pass can show, per family. Names are a documented API (docs/SITES.md is made from this).
+"""The catalogue of sites: every name a pass can show, per family. Names are a documented API (docs/SITES.md).
 
 Shapes: B batch, L tokens, M keys, H heads, d width, d_k and d_v widths of a head, f feed-forward width, V vocabulary.
 A `*` stands for a block's number.
@@ -35,7 +35,11 @@ def _attention(at: str, *, masked: bool = False, biased: bool = False) -> list[S
 def _block(at: str, *, masked: bool = False, biased: bool = False) -> list[Site]:
     return [
         Site(f"{at}.input", "B,L,d", "what comes into the block"),
-        Site(f"{at}.attention_norm.normed", "B,L,d", "the norm around attention (before it, or behind the sum in post-norm)"),
+        Site(
+            f"{at}.attention_norm.normed",
+            "B,L,d",
+            "the norm around attention (before it, or behind the sum in post-norm)",
+        ),
         *_attention(f"{at}.attention", masked=masked, biased=biased),
         Site(f"{at}.after_attention", "B,L,d", "the residual: input plus what attention added"),
         Site(f"{at}.feed_forward_norm.normed", "B,L,d", "the norm around the feed-forward layer"),

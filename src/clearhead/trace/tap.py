@@ -23,7 +23,7 @@ _active = _Active()
 
 
 def tap(name: str, value: Tensor) -> Tensor:
-    """Show `value` to the recorder of this thread, if there is one, and return it (or what the recorder puts in its place)."""
+    """Show `value` to this thread's recorder, if there is one; return it, or what the recorder puts in its place."""
     if torch.compiler.is_compiling():
         return value
     recorder = _active.recorder

@@ -16,7 +16,7 @@ from ..errors import ClearheadError, near
 
 @dataclass
 class Trace(Mapping[str, Tensor]):
-    """Sites in the order they fired. `left_out` names what was not kept, with its shape; `about` says where it is from."""
+    """Sites in the order they fired. `left_out`: what was not kept, with its shape; `about`: where it is from."""
 
     values: dict[str, Tensor] = field(default_factory=dict)
     grads: dict[str, Tensor] = field(default_factory=dict)
@@ -28,7 +28,11 @@ class Trace(Mapping[str, Tensor]):
         try:
             return self.values[site]
         except KeyError:
-            why = f"was left out (max_bytes), shape {self.left_out[site]}" if site in self.left_out else "was not recorded"
+            why = (
+                f"was left out (max_bytes), shape {self.left_out[site]}"
+                if site in self.left_out
+                else "was not recorded"
+            )
             raise KeyError(f"site '{site}' {why}{near(site, self.values)}") from None
 
     def __iter__(self) -> Iterator[str]:
@@ -70,7 +74,9 @@ class Trace(Mapping[str, Tensor]):
         except FileNotFoundError:
             raise ClearheadError(f"there is no trace at {path}") from None
         except (SafetensorError, KeyError, ValueError, OSError) as problem:
-            raise ClearheadError(f"{path} is not a trace that clearhead wrote: {str(problem).splitlines()[0]}") from None
+            raise ClearheadError(
+                f"{path} is not a trace that clearhead wrote: {str(problem).splitlines()[0]}"
+            ) from None
         grads = {name.removeprefix("grad:"): t for name, t in tensors.items() if name.startswith("grad:")}
         left_out = {site: tuple(shape) for site, shape in about["left_out"].items()}
         return cls(values, grads, left_out, about["about"])
@@ -81,10 +87,15 @@ class Trace(Mapping[str, Tensor]):
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td><code>{html.escape(site)}</code></td><td>{' x '.join(map(str, value.shape))}</td><td>{_summary(value)}</td></tr>"
+            f"<tr><td><code>{html.escape(site)}</code></td><td>{_by(value)}</td><td>{_summary(value)}</td></tr>"
             for site, value in self.values.items()
         )
-        return f"<p>{html.escape(repr(self))}</p><table><tr><th>site</th><th>shape</th><th>min, mean, max</th></tr>{rows}</table>"
+        head = "<tr><th>site</th><th>shape</th><th>min, mean, max</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
+
+
+def _by(value: Tensor) -> str:
+    return " x ".join(map(str, value.shape))
 
 
 def _summary(value: Tensor) -> str:

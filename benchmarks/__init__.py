@@ -1,0 +1,1 @@
+"""Speed beside other people's code: `python -m benchmarks.forward`, `.taps` and, on a GPU, `.gpu`. Nothing here is a test."""

@@ -1,0 +1,99 @@
+"""Other people's models to measure ours against, with random weights: transformers and timm as they install, nanoGPT's shape
+as a plain module of our own. All are imported only when asked for.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@cache
+def declare_vision_operators() -> torch.library.Library | None:
+    """Let timm and transformers import where torchvision's compiled operators don't fit the installed torch.
+
+    torchvision fails on two missing operators that no model here calls: declaring them is enough. The library object must
+    stay alive, hence the cache.
+    """
+    try:
+        import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:
+        return None
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        return library
+    return None
+
+
+def timm_vit(**options: Any) -> nn.Module:
+    """timm's ViT-B/16 at 224 pixels, fused attention, eval mode."""
+    declare_vision_operators()
+    import timm  # pyright: ignore[reportMissingImports]
+
+    return timm.create_model("vit_base_patch16_224", **options).eval()
+
+
+def transformers_vit(**options: Any) -> nn.Module:
+    """transformers' ViT-B/16 at 224 pixels with 1,000 classes, SDPA, eval mode."""
+    declare_vision_operators()
+    from transformers import ViTConfig, ViTForImageClassification  # pyright: ignore[reportMissingImports]
+
+    return ViTForImageClassification(ViTConfig(num_labels=1000, attn_implementation="sdpa", **options)).eval()
+
+
+def transformers_gpt2(**options: Any) -> nn.Module:
+    """transformers' GPT-2, 124M, SDPA, eval mode; without the cache of keys and values, which a single pass doesn't need."""
+    declare_vision_operators()
+    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
+
+    dropout = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    config = GPT2Config(attn_implementation="sdpa", use_cache=False, **dropout, **options)
+    return GPT2LMHeadModel(config).eval()
+
+
+class NanoGPT(nn.Module):
+    """nanoGPT's shape: tied head, biases, exact GELU, vocabulary rounded up to 50,304, loss computed in the forward pass.
+
+    It returns logits and loss, as nanoGPT does: whoever compiles it has to write the logits to memory.
+    """
+
+    def __init__(self, vocab: int = 50304, context: int = 1024, width: int = 768, layers: int = 12, heads: int = 12) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocab, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(NanoGPTBlock(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocab, bias=False)
+        self.head.weight = self.tokens.weight
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return logits, F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=-1)
+
+
+class NanoGPTBlock(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attend(self.attention_norm(x))
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+    def attend(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        split = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, dim=2))
+        heads = F.scaled_dot_product_attention(*split, is_causal=True)
+        return self.out(heads.transpose(1, 2).contiguous().view(batch, length, width))

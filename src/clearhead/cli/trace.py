@@ -1,0 +1,100 @@
+"""`clearhead trace`: one pass, every step as a small matrix with the numbers that were really computed."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..errors import ClearheadError
+from ..models import Model, create, names
+from ..runs import load
+from ..tasks import record
+from ..trace import Trace
+from .matrix import as_json_values, drawn, meaning_of
+
+FULL = 10_000  # a site of more numbers than this is summed up in --json: -o keeps it whole
+
+
+def command(
+    model: Annotated[
+        str, typer.Argument(help="A model's name (random weights), a run folder or a Hugging Face folder.")
+    ],
+    text: Annotated[str | None, typer.Option(help="The text to run; the decks' sentence unless given.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="The picture to run, for a ViT; a sample photograph unless given.")
+    ] = None,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Glob of sites to show, such as '*.attention.weights'. May be repeated.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object: model, input, sites with shapes and values.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Keep the whole trace in this file (safetensors).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random weights, when MODEL is a name.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    max_gb: Annotated[float, typer.Option(help="Keep at most this much; what is left out is named.")] = 2.0,
+) -> None:
+    """Run a model once and print every step of the pass, with real numbers and their shapes.
+
+    Example: `clearhead trace deck --text "This is Computer Vision Class" --site '*.attention.*'`
+    """
+    built = _model(model, seed, device)
+    given = _input(built, text, image)
+    trace = record(built, given, sites=site or "*", max_bytes=int(max_gb * 1e9))
+    if out is not None:
+        trace.save(out)
+    if as_json:
+        print(json.dumps(_as_json(trace), ensure_ascii=False))
+    else:
+        _print(built, trace, out)
+
+
+def _model(name: str, seed: int, device: str) -> Model:
+    return (
+        create(name, seed=seed, device=device)
+        if name in names() and not Path(name).exists()
+        else load(name, device=device)
+    )
+
+
+def _input(model: Model, text: str | None, image: Path | None) -> str | Path | None:
+    takes, gives = ("image", text) if model.family == "vit" else ("text", image)
+    if gives is not None:
+        raise ClearheadError(f"a {model.family} model takes --{takes}, not --{'text' if takes == 'image' else 'image'}")
+    return image if takes == "image" else text
+
+
+def _print(model: Model, trace: Trace, out: Path | None) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{model.origin}[/bold], {model.parameter_count:,} parameters, {trace.about['path']} path")
+    for key in ("text", "image", "note"):
+        if key in trace.about:
+            console.print(f"{key}: {escape(str(trace.about[key]))}")
+    for name, value in trace.items():
+        shape = " x ".join(map(str, value.shape))
+        console.print(f"\n[bold cyan]{name}[/bold cyan]  {shape}  [dim]{meaning_of(model.family, name)}[/dim]")
+        for line in drawn(value, trace.about.get("tokens"), console.width - 2):
+            console.print("  " + line, markup=False)
+    for name, shape in trace.left_out.items():
+        console.print(f"left out: {name}, shape {shape} (--max-gb)")
+    if out is not None:
+        console.print(f"\nthe whole trace is in {out}")
+
+
+def _as_json(trace: Trace) -> dict[str, Any]:
+    sites = [
+        {"site": name, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        | ({"values": as_json_values(value)} if value.numel() <= FULL else {"summed_up": _summary(value)})
+        for name, value in trace.items()
+    ]
+    return {**trace.about, "sites": sites, "left_out": {name: list(shape) for name, shape in trace.left_out.items()}}
+
+
+def _summary(value: Any) -> dict[str, float]:
+    finite = value.float()[value.float().isfinite()]
+    return {"min": finite.min().item(), "mean": finite.mean().item(), "max": finite.max().item()}

@@ -1,0 +1,50 @@
+"""Weights for one architecture put into a slightly different one: another resolution, another number of classes."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import ClearheadError
+from ..models import Config, Model
+from ..models.vit import ViTConfig
+
+POSITIONS = "input.positions.weight"
+
+
+def adapted(state: dict[str, Tensor], before: Config, model: Model) -> tuple[dict[str, Tensor], list[str]]:
+    """The state for `model` (on the meta device) out of one read for config `before`, and what was made new."""
+    after, notes = model.config, []
+    if isinstance(before, ViTConfig) and isinstance(after, ViTConfig):
+        if before.grid != after.grid and POSITIONS in state:
+            state[POSITIONS] = interpolated(state[POSITIONS], before.grid, after.grid)
+            notes.append(f"positions interpolated from {_by(before.grid)} to {_by(after.grid)} patches")
+        if before.num_classes != after.num_classes or "output.weight" not in state:
+            notes.append(_new_head(state, before, after))
+    for name, wanted in model.named_parameters():
+        if name not in state or state[name].shape != wanted.shape:
+            have = f"has shape {tuple(state[name].shape)}" if name in state else "is not there"
+            raise ClearheadError(f"that change needs other weights: {name} {have}, {tuple(wanted.shape)} is asked for")
+    return state, notes
+
+
+def interpolated(table: Tensor, before: tuple[int, int], after: tuple[int, int]) -> Tensor:
+    """Learned positions (prefix + rows * columns, width) for another grid: bicubic, the prefix ([CLS]) as it was."""
+    prefix = len(table) - before[0] * before[1]
+    grid = table[prefix:].float().T.reshape(1, -1, *before)
+    grid = F.interpolate(grid, size=after, mode="bicubic", antialias=True, align_corners=False)
+    return torch.cat([table[:prefix], grid.flatten(2)[0].T.to(table.dtype)])
+
+
+def _new_head(state: dict[str, Tensor], before: ViTConfig, after: ViTConfig) -> str:
+    missing = "output.weight" not in state
+    if missing and before.num_classes == after.num_classes:
+        raise ClearheadError("these weights have no classification head: give num_classes=N to put a new one on")
+    like = state["input.project.bias"]
+    state["output.weight"] = like.new_zeros(after.num_classes, after.width)
+    state["output.bias"] = like.new_zeros(after.num_classes)
+    why = "the file has none" if missing else f"the file's has {before.num_classes}"
+    return f"a new head of zeros for {after.num_classes} classes ({why})"
+
+
+def _by(grid: tuple[int, int]) -> str:
+    return f"{grid[0]} x {grid[1]}"

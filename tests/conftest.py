@@ -1,0 +1,15 @@
+"""Every test starts from the same seed, and torch uses as many threads as the environment says (one unless told)."""
+
+import os
+
+import pytest
+import torch
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    torch.manual_seed(0)
