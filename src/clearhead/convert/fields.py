@@ -31,76 +31,23 @@ ACTIVATIONS_OUT = {
 }
 
 # What a config.json carries beside the architecture: bookkeeping, token numbers, decoding settings, initialisation.
-IGNORED = frozenset(
-    [
-        "architectures",
-        "dtype",
-        "torch_dtype",
-        "transformers_version",
-        "_name_or_path",
-        "name_or_path",
-        "model_type",
-        "clearhead",
-        "bos_token_id",
-        "eos_token_id",
-        "pad_token_id",
-        "sep_token_id",
-        "cls_token_id",
-        "mask_token_id",
-        "unk_token_id",
-        "decoder_start_token_id",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "prefix",
-        "use_cache",
-        "initializer_range",
-        "initializer_factor",
-        "task_specific_params",
-        "id2label",
-        "label2id",
-        "num_labels",
-        "problem_type",
-        "finetuning_task",
-        "return_dict",
-        "output_attentions",
-        "output_hidden_states",
-        "torchscript",
-        "use_bfloat16",
-        "max_length",
-        "min_length",
-        "do_sample",
-        "early_stopping",
-        "num_beams",
-        "num_beam_groups",
-        "diversity_penalty",
-        "temperature",
-        "top_k",
-        "top_p",
-        "typical_p",
-        "repetition_penalty",
-        "length_penalty",
-        "no_repeat_ngram_size",
-        "encoder_no_repeat_ngram_size",
-        "bad_words_ids",
-        "num_return_sequences",
-        "output_scores",
-        "return_dict_in_generate",
-        "remove_invalid_values",
-        "exponential_decay_length_penalty",
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "_attn_implementation",
-        "attn_implementation",
-        "_attn_implementation_autoset",
-        "gradient_checkpointing",
-        "_num_labels",
-        "summary_activation",
-        "summary_first_dropout",
-        "summary_proj_to_labels",
-        "summary_type",
-        "summary_use_proj",
-    ]
-)
+# fmt: off
+IGNORED = frozenset({
+    "architectures", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "name_or_path",
+    "model_type", "clearhead", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
+    "mask_token_id", "unk_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
+    "prefix", "use_cache", "initializer_range", "initializer_factor", "task_specific_params", "id2label",
+    "label2id", "num_labels", "problem_type", "finetuning_task", "return_dict", "output_attentions",
+    "output_hidden_states", "torchscript", "use_bfloat16", "max_length", "min_length", "do_sample",
+    "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p",
+    "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
+    "return_dict_in_generate", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
+    "begin_suppress_tokens", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
+    "gradient_checkpointing", "_num_labels", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj",
+})
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -145,4 +92,4 @@ class Fields:
 
     def write(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """Their config.json's fields out of our config's."""
-        return dict(self.fixed) | {field.theirs: field.write(ours[field.ours]) for field in self.table}
+        return {field.theirs: field.write(ours[field.ours]) for field in self.table}

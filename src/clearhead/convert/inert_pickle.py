@@ -15,8 +15,9 @@ from ..errors import ClearheadError
 from .json_file import quoted, shown
 from .mapped import is_whole_list
 
-MAX_PICKLE_BYTES = 4 * 2**20  # some hundred bytes a tensor; one byte can ask for an object of sixty
+MAX_PICKLE_BYTES = 4 * 2**20  # a tensor's description takes some hundred
 MAX_DEPTH = 100
+MAX_STACK = 10_000  # picklers write dicts and lists in batches of a thousand
 
 STORAGES = {
     "torch BoolStorage": torch.bool,
@@ -97,7 +98,7 @@ class _Machine:
                 _ACTIONS[opcode.name](self, argument)
             else:
                 raise ValueError(f"it uses {opcode.name}, which weights don't need; no code was run")
-            if (position or 0) - begin > MAX_PICKLE_BYTES or len(self.marked) > MAX_DEPTH:
+            if len(self.stack) > MAX_STACK or len(self.marked) > MAX_DEPTH or position - begin > MAX_PICKLE_BYTES:
                 raise ValueError("it describes more than weights need")
         (value,) = self.stack
         return value

@@ -4,18 +4,17 @@ A .npz is a zip of .npy members. Names inside are only names: nothing is extract
 each member's header must agree with its size before memory is asked for.
 """
 
+import ast
 import math
 import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
-from numpy.lib import format as npy
 from torch import Tensor
 
 from ..errors import ClearheadError
@@ -24,6 +23,8 @@ from .mapped import checked_file, checked_shape
 
 MAX_UNPACKED_RATIO = 16  # trained weights hardly compress; a zip bomb does so a thousandfold
 SMALL = 2**20  # below this no ratio is asked: a few zeros may compress well
+MAGIC = b"\x93NUMPY"
+HEADER_WIDTHS = {b"\x01\x00": 2, b"\x02\x00": 4}  # by version: how many bytes say the header's length
 MAX_HEADER_BYTES = 1024  # plain arrays need about 120
 CHUNK = 2**20
 
@@ -59,6 +60,8 @@ class NpzArray:
 
     def read(self) -> Tensor:
         """The array as a contiguous tensor; the archive's checksum is verified on the way."""
+        if 0 in self.shape:
+            return torch.empty(self.shape, dtype=self.dtype)
         raw = np.empty(self.member.file_size - self.start, np.uint8)
         try:
             with self.archive.open(self.member) as stream:
@@ -109,35 +112,37 @@ def _check_sizes(archive: zipfile.ZipFile, size: int, label: str) -> None:
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> NpzArray:
     try:
         with archive.open(member) as stream:
-            (shape, column_major, dtype), start = _header(stream)
-    except ZIP_FAULTS as error:
+            header, start = _header(stream)
+    except (*ZIP_FAULTS, SyntaxError, TypeError) as error:
         raise ClearheadError(f"{where} is not a plain .npy array: {shown(error)}") from error
-    if dtype.hasobject:
+    order, kind = header["descr"][:1], header["descr"][1:]
+    if kind.startswith("O"):
         raise ClearheadError(f"{where} holds pickled Python objects, which are never opened; no code was run")
-    kind = f"{dtype.kind}{dtype.itemsize}"
-    if kind not in DTYPES or dtype.names is not None or dtype.subdtype is not None:
-        raise ClearheadError(
-            f"{where} has the dtype {quoted(dtype)}, which can't be read; known are {', '.join(DTYPES)}"
-        )
-    shape = checked_shape(shape, dtype.itemsize, where)
+    if order not in "<>|" or kind not in DTYPES:
+        raise ClearheadError(f"{where} has the dtype {quoted(header['descr'])}; known are {', '.join(DTYPES)}")
+    dtype = DTYPES[kind]
+    shape = checked_shape(header["shape"], dtype.itemsize, where)
     needed, present = math.prod(shape) * dtype.itemsize, member.file_size - start
     if needed != present:
         raise ClearheadError(f"{where} of shape {list(shape)} needs {needed:,} bytes, but {present:,} are there")
-    return NpzArray(DTYPES[kind], shape, column_major, not dtype.isnative, start, member, archive, where)
+    return NpzArray(dtype, shape, header["fortran_order"], order == ">", start, member, archive, where)
 
 
-def _header(stream: IO[bytes]) -> tuple[tuple[tuple[int, ...], bool, np.dtype], int]:
-    """Shape, order and dtype of a .npy member, and where its numbers begin."""
-    magic = stream.read(npy.MAGIC_LEN)
-    version = npy.read_magic(BytesIO(magic))
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} is not for plain arrays")
-    width, parse = (2, npy.read_array_header_1_0) if version == (1, 0) else (4, npy.read_array_header_2_0)
-    prefix = stream.read(width)
-    length = int.from_bytes(prefix, "little")
+def _header(stream: IO[bytes]) -> tuple[dict[str, Any], int]:
+    """What a .npy member says of itself (a Python literal of three keys), and where its numbers begin."""
+    magic = stream.read(len(MAGIC) + 2)
+    width = HEADER_WIDTHS.get(magic[len(MAGIC) :])
+    if not magic.startswith(MAGIC) or width is None:
+        raise ValueError("its first bytes are not those of a .npy file of version 1 or 2")
+    length = int.from_bytes(stream.read(width), "little")
     if length > MAX_HEADER_BYTES:
-        raise ValueError(f"its header has {length} bytes")
-    return parse(BytesIO(prefix + stream.read(length))), len(magic) + width + length
+        raise ValueError(f"its header has {length:,} bytes")
+    header = ast.literal_eval(stream.read(length).decode("latin-1").strip())
+    if not isinstance(header, dict) or header.keys() != {"descr", "fortran_order", "shape"}:
+        raise ValueError("its header must hold descr, fortran_order and shape")
+    if not isinstance(header["descr"], str) or not isinstance(header["fortran_order"], bool):
+        raise ValueError("its header describes no plain numbers")
+    return header, len(magic) + width + length
 
 
 def _fill(stream: IO[bytes], target: np.ndarray) -> None:

@@ -1,6 +1,8 @@
 """Small text files in and out, with every failure told in one line that names the file."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ def read_json(path: Path) -> dict[str, Any]:
     text = read_text(path)
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ClearheadError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise ClearheadError(f"{path} holds a JSON {type(content).__name__}, an object was expected")
@@ -48,3 +50,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write one JSON object as a person would read it."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Put the file's name before what is found to be wrong in it."""
+    try:
+        yield
+    except ClearheadError as error:
+        raise ClearheadError(f"{file}: {error}") from None

@@ -5,8 +5,7 @@ equals that of transformers' ViTImageProcessorPil and of timm's evaluation trans
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from clearhead.data.files import read_json, read_optional_json, write_json
+from clearhead.data.files import naming, read_json, read_optional_json, write_json
 from clearhead.data.pictures import Picture, open_picture
 from clearhead.errors import ClearheadError, near
 
@@ -134,12 +133,12 @@ def read_preprocessor(path: str | PathLike[str]) -> Preprocessor:
     file = path / "preprocessor_config.json" if path.is_dir() else path
     if file.exists() or not path.is_dir():
         content = read_json(file)
-        with _naming(file):
+        with naming(file):
             return _from_hugging_face(content)
     timm_config = read_optional_json(path / "config.json").get("pretrained_cfg")
     if not isinstance(timm_config, dict):
         raise ClearheadError(f"{path} has no preprocessor_config.json, nor a config.json of timm's with pretrained_cfg")
-    with _naming(path / "config.json"):
+    with naming(path / "config.json"):
         return from_timm_config(timm_config)
 
 
@@ -228,12 +227,3 @@ def _is_number(value: Any) -> bool:
 
 def _height_width(edges: tuple[int, int] | None) -> dict[str, int] | None:
     return None if edges is None else {"height": edges[0], "width": edges[1]}
-
-
-@contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Put the file's name before what is wrong in it."""
-    try:
-        yield
-    except ClearheadError as error:
-        raise ClearheadError(f"{file}: {error}") from None

@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from clearhead.data.files import read_json, read_optional_json, read_text
+from clearhead.data.files import naming, read_json, read_optional_json, read_text
 from clearhead.data.tokenizers import BYTE_LETTERS, ROLES, Tokenizer, check_unicode, first_line
 from clearhead.errors import ClearheadError
 
@@ -105,7 +105,8 @@ def _with_roles(backend: Backend, folder: Path) -> Tokenizer:
     numbered = read_optional_json(folder / "config.json")
     roles: dict[str, str | AddedToken] = {}
     for role, customary in ROLES.items():
-        candidates: list[str | AddedToken | None] = [_named_token(source.get(f"{role}_token")) for source in named]
+        with naming(folder):
+            candidates: list[str | AddedToken | None] = [_named_token(source.get(f"{role}_token")) for source in named]
         number = numbered.get(f"{role}_token_id")
         candidates.append(by_id.get(number) if type(number) is int else None)
         candidates.append(next((token for token in customary if token in special), None))

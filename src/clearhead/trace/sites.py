@@ -32,17 +32,25 @@ def _attention(at: str, *, masked: bool = False, biased: bool = False) -> list[S
     return [Site(f"{at}.{name}", shape, meaning) for name, shape, meaning in rows if not left_out.get(name, False)]
 
 
-def _block(at: str, *, masked: bool = False, biased: bool = False) -> list[Site]:
+def _cross(at: str) -> list[Site]:
+    return [
+        Site(f"{at}.cross_norm.normed", "B,L,d", "the norm around cross-attention"),
+        *_attention(f"{at}.cross", masked=True),
+        Site(f"{at}.after_cross", "B,L,d", "the residual: before plus what cross-attention added"),
+    ]
+
+
+def _block(
+    at: str, *, masked: bool = False, biased: bool = False, gated: bool = False, cross: bool = False
+) -> list[Site]:
     return [
         Site(f"{at}.input", "B,L,d", "what comes into the block"),
-        Site(
-            f"{at}.attention_norm.normed",
-            "B,L,d",
-            "the norm around attention (before it, or behind the sum in post-norm)",
-        ),
+        Site(f"{at}.attention_norm.normed", "B,L,d", "the norm around attention (behind the sum in post-norm)"),
         *_attention(f"{at}.attention", masked=masked, biased=biased),
         Site(f"{at}.after_attention", "B,L,d", "the residual: input plus what attention added"),
+        *(_cross(at) if cross else []),
         Site(f"{at}.feed_forward_norm.normed", "B,L,d", "the norm around the feed-forward layer"),
+        *([Site(f"{at}.feed_forward.gate", "B,L,f", "X W_gate, before the non-linearity")] if gated else []),
         Site(f"{at}.feed_forward.expanded", "B,L,f", "X W_1 + b_1"),
         Site(f"{at}.feed_forward.hidden", "B,L,f", "after the non-linearity"),
         Site(f"{at}.feed_forward.output", "B,L,d", "times W_2, plus b_2"),
@@ -50,12 +58,23 @@ def _block(at: str, *, masked: bool = False, biased: bool = False) -> list[Site]
     ]
 
 
+def _text(
+    at: str, *, scaled: bool = False, positions: bool = True, segments: bool = False, norm: bool = False
+) -> list[Site]:
+    return [
+        Site(f"{at}.ids", "B,L", "token numbers"),
+        Site(f"{at}.embedded", "B,L,d", "the tokens' rows of the embedding table"),
+        *([Site(f"{at}.scaled", "B,L,d", "the rows times sqrt(d)")] if scaled else []),
+        *([Site(f"{at}.positions", "L,d", "the positions' rows")] if positions else []),
+        *([Site(f"{at}.segments", "B,L,d", "the rows of the first or second sentence")] if segments else []),
+        Site(f"{at}.summed", "B,L,d", "all of these added"),
+        *([Site(f"{at}.norm.normed", "B,L,d", "the norm behind the sum")] if norm else []),
+    ]
+
+
 SITES: dict[str, list[Site]] = {
     "gpt": [
-        Site("input.ids", "B,L", "token numbers"),
-        Site("input.embedded", "B,L,d", "the tokens' rows of the embedding table"),
-        Site("input.positions", "L,d", "the positions' rows"),
-        Site("input.summed", "B,L,d", "embedding plus position"),
+        *_text("input"),
         *_block("decoder.blocks.*", masked=True),
         Site("decoder.norm.normed", "B,L,d", "the norm behind the last block"),
         Site("logits", "B,L,V", "a score for every word of the vocabulary"),
