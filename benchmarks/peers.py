@@ -1,5 +1,6 @@
-"""Other people's models to measure ours against, with random weights: transformers and timm as they install, nanoGPT's shape
-as a plain module of our own. All are imported only when asked for.
+"""Other people's models to measure ours against, with random weights.
+
+transformers and timm as they install, imported only when asked for; nanoGPT's shape as a plain module of our own.
 """
 
 from functools import cache
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 def declare_vision_operators() -> torch.library.Library | None:
     """Let timm and transformers import where torchvision's compiled operators don't fit the installed torch.
 
-    torchvision fails on two missing operators that no model here calls: declaring them is enough. The library object must
-    stay alive, hence the cache.
+    torchvision fails on two missing operators that no model here calls: declaring them is enough. The library object
+    must stay alive, hence the cache.
     """
     try:
         import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
@@ -42,26 +43,29 @@ def transformers_vit(**options: Any) -> nn.Module:
     declare_vision_operators()
     from transformers import ViTConfig, ViTForImageClassification  # pyright: ignore[reportMissingImports]
 
-    return ViTForImageClassification(ViTConfig(num_labels=1000, attn_implementation="sdpa", **options)).eval()
+    settings = {"num_labels": 1000, "attn_implementation": "sdpa", **options}
+    return ViTForImageClassification(ViTConfig(**settings)).eval()
 
 
 def transformers_gpt2(**options: Any) -> nn.Module:
-    """transformers' GPT-2, 124M, SDPA, eval mode; without the cache of keys and values, which a single pass doesn't need."""
+    """transformers' GPT-2, 124M, SDPA, eval mode, no dropout, no cache: a single pass doesn't need one."""
     declare_vision_operators()
     from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
-    dropout = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-    config = GPT2Config(attn_implementation="sdpa", use_cache=False, **dropout, **options)
-    return GPT2LMHeadModel(config).eval()
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    settings = {"attn_implementation": "sdpa", "use_cache": False, **dropout, **options}
+    return GPT2LMHeadModel(GPT2Config(**settings)).eval()
 
 
 class NanoGPT(nn.Module):
-    """nanoGPT's shape: tied head, biases, exact GELU, vocabulary rounded up to 50,304, loss computed in the forward pass.
+    """nanoGPT's shape: tied head, biases, exact GELU, vocabulary rounded up to 50,304, loss in the forward pass.
 
     It returns logits and loss, as nanoGPT does: whoever compiles it has to write the logits to memory.
     """
 
-    def __init__(self, vocab: int = 50304, context: int = 1024, width: int = 768, layers: int = 12, heads: int = 12) -> None:
+    def __init__(
+        self, vocab: int = 50304, context: int = 1024, width: int = 768, layers: int = 12, heads: int = 12
+    ) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocab, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(NanoGPTBlock(width, heads) for _ in range(layers))

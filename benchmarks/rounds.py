@@ -1,7 +1,7 @@
 """Interleaved rounds: every contestant runs once a round, so that a busy or slowing machine hits all of them alike.
 
-What is compared is the ratio inside a round, never two averages taken at different times: the median over the rounds, with
-its 95% interval by bootstrap.
+What is compared is the ratio inside a round, never two averages taken at different times: the median over the rounds,
+with its 95% interval by bootstrap.
 """
 
 import gc
@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,15 +41,15 @@ class Ratio:
         return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Rounds:
     """Seconds by contestant, a value for each round."""
 
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: dict[str, list[float]]
 
     @property
     def count(self) -> int:
-        return len(next(iter(self.seconds.values()), []))
+        return len(next(iter(self.seconds.values())))
 
     def median(self, name: str) -> float:
         return statistics.median(self.seconds[name])
@@ -60,7 +60,7 @@ class Rounds:
 
 
 def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
-    """Median of the paired ratios; the interval resamples rounds with a fixed seed, so equal times give an equal answer."""
+    """Median of the paired ratios. Rounds are resampled with a fixed seed: equal times give an equal answer."""
     ratios = np.asarray(numerators) / np.asarray(denominators)
     picks = np.random.default_rng(0).integers(len(ratios), size=(RESAMPLES, len(ratios)))
     low, high = np.quantile(np.median(ratios[picks], axis=1), [0.025, 0.975])
@@ -68,34 +68,39 @@ def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
 
 
 def interleave(
-    contestants: Mapping[str, Contestant], rounds: int = FEWEST, *, warm: int = 2, synchronise: Callable[[], object] = lambda: None
+    contestants: Mapping[str, Contestant],
+    rounds: int = FEWEST,
+    *,
+    warm: int = 2,
+    synchronise: Callable[[], object] = lambda: None,
 ) -> Rounds:
-    """Run all contestants `rounds` times, in turning order, after `warm` rounds that don't count."""
+    """Run all contestants `rounds` times, in changing order, after `warm` rounds that don't count."""
     result = Rounds({name: [] for name in contestants})
-    _extend(result, contestants, rounds, warm, synchronise)
+    with _no_garbage_collection():
+        for turn in range(-warm, rounds):
+            for name in _order(list(contestants), turn):
+                seconds = _clock(contestants[name], synchronise)
+                if turn >= 0:
+                    result.seconds[name].append(seconds)
     return result
 
 
 def interleave_until(
-    contestants: Mapping[str, Contestant], of: str, to: str, *, narrower_than: float, rounds: int = FEWEST, at_most: int = 1000
+    contestants: Mapping[str, Contestant],
+    of: str,
+    to: str,
+    *,
+    narrower_than: float,
+    rounds: int = FEWEST,
+    at_most: int = 600,
 ) -> Rounds:
     """Add rounds until the interval of the ratio is narrower than asked, or there are `at_most`."""
     result = interleave(contestants, rounds)
     while result.ratio(of, to).width >= narrower_than and result.count < at_most:
-        _extend(result, contestants, min(rounds, at_most - result.count), 0, lambda: None)
+        more = interleave(contestants, min(rounds, at_most - result.count), warm=0)
+        for name, seconds in result.seconds.items():
+            seconds += more.seconds[name]
     return result
-
-
-def _extend(
-    result: Rounds, contestants: Mapping[str, Contestant], rounds: int, warm: int, synchronise: Callable[[], object]
-) -> None:
-    names = list(contestants)
-    with _no_garbage_collection():
-        for turn in range(-warm, rounds):
-            for name in _order(names, turn):
-                seconds = _clock(contestants[name], synchronise)
-                if turn >= 0:
-                    result.seconds[name].append(seconds)
 
 
 def _order(names: list[str], turn: int) -> list[str]:

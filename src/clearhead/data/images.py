@@ -24,10 +24,10 @@ LARGEST_AREA = 2**27  # pixels of a resized picture, below Pillow's own limit fo
 
 # What preprocessor_config.json can say. What is ignored changes no pixel of an RGB picture.
 _KINDS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil", "ViTFeatureExtractor")
-_SWITCHES = {"do_resize": True, "do_center_crop": False, "do_rescale": True, "do_normalize": True, "do_pad": False}
+_STEPS = {"do_resize": True, "do_center_crop": False, "do_rescale": True, "do_normalize": True, "do_pad": False}
 _KNOWN = {
     *("size", "default_to_square", "resample", "crop_size", "rescale_factor", "image_mean", "image_std", "clearhead"),
-    *("image_processor_type", "feature_extractor_type", *_SWITCHES),
+    *("image_processor_type", "feature_extractor_type", *_STEPS),
 }
 _IGNORED = {
     *("processor_class", "do_convert_rgb", "return_tensors", "device", "disable_grouping", "data_format"),
@@ -165,33 +165,36 @@ def from_timm_config(config: Mapping[str, Any]) -> Preprocessor:
 
 
 def _from_hugging_face(config: Mapping[str, Any]) -> Preprocessor:
-    """Every field that changes pixels is honoured or refused by name; `null` means the default, as in transformers."""
-    config = {key: value for key, value in config.items() if value is not None and key not in _IGNORED}
-    for key in sorted(config.keys() - _KNOWN):
+    """Every field that changes pixels is honoured or refused by name; a step set to `null` is off."""
+    for key in sorted(config.keys() - _KNOWN - _IGNORED):
         raise ClearheadError(f"{key} = {config[key]!r} is not understood and may change pixels{near(key, _KNOWN)}")
-    does = {key: config.get(key, default) for key, default in _SWITCHES.items()}
-    kind = config.get("image_processor_type", config.get("feature_extractor_type", _KINDS[0]))
-    resample = config.get("resample", FILTERS.index("bilinear"))
-    extra = config.get("clearhead", {})
+    kind = config.get("image_processor_type") or config.get("feature_extractor_type") or _KINDS[0]
     if kind not in _KINDS:
         raise ClearheadError(f"image_processor_type {kind!r} is not one that is read here: {', '.join(_KINDS)}")
-    if wrong := [key for key, value in does.items() if not isinstance(value, bool)]:
-        raise ClearheadError(f"{wrong[0]} must be true or false, not {does[wrong[0]]!r}")
+    does = {step: config.get(step, default) for step, default in _STEPS.items()}
+    for step, value in does.items():
+        if value is not None and not isinstance(value, bool):
+            raise ClearheadError(f"{step} must be true or false, not {value!r}")
     if does["do_pad"]:
         raise ClearheadError("do_pad is set, and padding pictures is not built")
-    if type(resample) is not int or not 0 <= resample < len(FILTERS):
-        raise ClearheadError(f"resample must be Pillow's number of a filter, 0 to {len(FILTERS) - 1}, not {resample!r}")
+    extra = config.get("clearhead", {})
     if not isinstance(extra, dict) or extra.keys() - {"crop_rounding"}:
         raise ClearheadError(f"clearhead = {extra!r} is not understood: a newer version may have written it")
     return Preprocessor(
         resize=_size(config.get("size", 224), config.get("default_to_square", True)) if does["do_resize"] else None,
-        resample=FILTERS[resample],
+        resample=_filter(config.get("resample", 2)) if does["do_resize"] else "bilinear",
         crop=_edges(config.get("crop_size"), "crop_size") if does["do_center_crop"] else None,
         scale=config.get("rescale_factor", 1 / 255) if does["do_rescale"] else 1.0,
         mean=_channels(config.get("image_mean", 0.5) if does["do_normalize"] else 0.0),
         std=_channels(config.get("image_std", 0.5) if does["do_normalize"] else 1.0),
         **extra,
     )
+
+
+def _filter(number: Any) -> str:
+    if type(number) is not int or not 0 <= number < len(FILTERS):
+        raise ClearheadError(f"resample must be Pillow's number of a filter, 0 to {len(FILTERS) - 1}, not {number!r}")
+    return FILTERS[number]
 
 
 def _size(value: Any, square: bool) -> int | tuple[int, int]:

@@ -40,7 +40,7 @@ def open_picture(picture: Picture) -> "Image":
     except Image.DecompressionBombError:
         raise ClearheadError(f"{name} has more pixels than Pillow agrees to unpack: make it smaller first") from None
     except Image.UnidentifiedImageError:
-        raise ClearheadError(f"{name} is not a picture of a kind that is read here ({', '.join(FORMATS)})") from None
+        raise ClearheadError(f"{name} is broken, or no picture of a kind read here ({', '.join(FORMATS)})") from None
     except ClearheadError:
         raise
     except _BROKEN as error:

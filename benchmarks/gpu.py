@@ -1,0 +1,299 @@
+"""Training and inference on one GPU beside the best peers, bf16, in one run on the same card.
+
+    python -m benchmarks.gpu [--rows vit-train,vit-infer,gpt-train] [--graph] [--json FILE]
+    python -m benchmarks.gpu --toy        # every row at toy size on the CPU: does the script work?
+
+All contestants of a row are compiled first and then take turns, a synchronised step each; `sustained` is the mean of
+about two seconds of steps without a pause, when the card is at its power limit. The ratio is against the fastest peer
+of the row: above 1 is faster. Training: fp32 weights under autocast, fused AdamW, no dropout, the loss inside the
+compiled function. Ours is compiled with `fullgraph=True`, so a graph break would be an error; `graphs` counts what
+Dynamo made of each. nanoGPT's forward pass returns its logits, as published. Peak memory is each contestant's own:
+weights, gradients, optimiser, activations and inputs.
+"""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+from . import table
+from .gpu_rows import FULL, ROWS, TOY, Entry, Row, Scale, Step, Work, dtype_of
+from .rounds import Contestant, Ratio, Rounds, interleave
+
+# What a missing library, a compiler's error or too little memory raises: one contestant's failure, not the script's.
+FAILURES = (ImportError, RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError, OSError)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A contestant that is built, compiled and warm."""
+
+    name: str
+    ours: bool
+    run: Step
+    peak_gib: float
+    first_steps_s: float
+    graphs: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contestant in one row, or the one-line reason why there is none."""
+
+    row: str
+    name: str
+    reason: str | None = None
+    unit: str = ""
+    ms: float = 0.0
+    sustained_ms: float = 0.0
+    per_second: float = 0.0
+    peak_gib: float = 0.0
+    of_ceiling: float = 0.0
+    ratio: Ratio | None = None
+    sustained_ratio: float | None = None
+    first_steps_s: float = 0.0
+    graphs: int = 0
+
+
+def compiled(entry: Entry, model: nn.Module, scale: Scale) -> Work:
+    how: dict[str, Any] = {"backend": scale.backend, "fullgraph": entry.ours, "dynamic": False}
+    if entry.compiles == "model":
+        fast = torch.compile(model, **how)
+        return lambda *inputs: entry.work(fast, *inputs)
+
+    def work(*inputs: Tensor) -> Tensor:
+        return entry.work(model, *inputs)
+
+    return work if entry.compiles == "nothing" else torch.compile(with_own_code(work), **how)
+
+
+def with_own_code(function: Any) -> Work:
+    """A copy with its own code object, where Dynamo keeps graphs: no contestant searches through another's."""
+    code = function.__code__.replace()
+    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+
+
+def prepare(row: Row, entry: Entry, scale: Scale) -> Ready:
+    """Build, compile, take a few steps, and note what memory a step needs beyond what others hold."""
+    held, graphs = allocated(scale), counters["stats"]["unique_graphs"]
+    model = entry.make(scale).to(scale.device)
+    run = row.step(compiled(entry, model, scale), model, row.inputs(scale, dtype_of(model)), scale)
+    start = time.perf_counter()
+    for _ in range(3):
+        run()
+    scale.synchronise()
+    seconds = time.perf_counter() - start
+    peak = peak_of(run, scale) - held
+    if not run().isfinite().all():
+        raise ValueError("its loss or its logits are not finite")
+    return Ready(entry.name, entry.ours, run, peak / 2**30, seconds, counters["stats"]["unique_graphs"] - graphs)
+
+
+def allocated(scale: Scale) -> int:
+    gc.collect()
+    return torch.cuda.memory_allocated() if scale.on_gpu else 0
+
+
+def peak_of(run: Step, scale: Scale) -> int:
+    if not scale.on_gpu:
+        return 0
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    scale.synchronise()
+    return torch.cuda.max_memory_allocated()
+
+
+def captured(ready: Ready) -> Ready:
+    """The same step as one CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            ready.run()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = ready.run()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return output
+
+    return replace(ready, name=f"{ready.name}, CUDA graph", run=replay)
+
+
+def ceilings(scale: Scale) -> dict[str, float]:
+    """The card at its best: a large bf16 product in TFLOP/s, a copy in TB/s with read and written bytes counted."""
+    n = scale.product
+    a, b = (torch.randn(n, n, device=scale.device, dtype=torch.bfloat16) for _ in range(2))
+    source = torch.randn(scale.copy_bytes // 4, device=scale.device)
+    target = torch.empty_like(source)
+    works = {"product": Contestant(lambda: a @ b), "copy": Contestant(lambda: target.copy_(source))}
+    timed = interleave(works, scale.rounds, warm=5, synchronise=scale.synchronise)
+    return {
+        "product_tflops": 2 * n**3 / timed.median("product") / 1e12,
+        "copy_tb_s": 2 * source.nbytes / timed.median("copy") / 1e12,
+    }
+
+
+def measure(name: str, scale: Scale, graph: bool, ceiling: float) -> list[Result]:
+    """One row: whoever fails to get ready is reported with the reason, and the others go on."""
+    row = ROWS[name]
+    ready, failed = dict[str, Ready](), list[Result]()
+
+    def attempt(label: str, make: Callable[[], Ready]) -> bool:
+        try:
+            ready[label] = make()
+        except FAILURES as error:
+            failed.append(failure(name, label, error))
+            return False
+        print(f"{name}: {label} is ready, its first steps took {ready[label].first_steps_s:.1f} s", flush=True)
+        return True
+
+    for entry in row.entries:
+        made = attempt(entry.name, lambda entry=entry: prepare(row, entry, scale))
+        if made and graph and entry.ours:
+            attempt(f"{entry.name}, CUDA graph", lambda entry=entry: captured(ready[entry.name]))
+    if not ready:
+        return failed
+    contestants = {label: Contestant(one.run) for label, one in ready.items()}
+    timed = interleave(contestants, scale.rounds, synchronise=scale.synchronise)
+    steady = {label: sustained(one.run, timed.median(label), scale) for label, one in ready.items()}
+    peers = [label for label, one in ready.items() if not one.ours]
+    return [figures(name, one, timed, steady, peers, ceiling, scale) for one in ready.values()] + failed
+
+
+def failure(row: str, label: str, error: BaseException) -> Result:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:200]
+    print(f"{row}: {label} FAILED: {reason}", flush=True)
+    return Result(row, label, reason)
+
+
+def sustained(run: Step, seconds: float, scale: Scale) -> float:
+    """Seconds a step when nothing waits in between."""
+    steps = max(3, round(scale.sustained / seconds))
+    scale.synchronise()
+    start = time.perf_counter()
+    for _ in range(steps):
+        run()
+    scale.synchronise()
+    return (time.perf_counter() - start) / steps
+
+
+def figures(
+    name: str, one: Ready, timed: Rounds, steady: dict[str, float], peers: list[str], ceiling: float, scale: Scale
+) -> Result:
+    row, seconds = ROWS[name], timed.median(one.name)
+    items = row.items(scale)
+    return Result(
+        name,
+        one.name,
+        unit=row.unit,
+        ms=seconds * 1e3,
+        sustained_ms=steady[one.name] * 1e3,
+        per_second=items / seconds,
+        peak_gib=one.peak_gib,
+        of_ceiling=items * row.flops / seconds / ceiling,
+        ratio=timed.ratio(min(peers, key=timed.median), one.name) if peers else None,
+        sustained_ratio=min(steady[peer] for peer in peers) / steady[one.name] if peers else None,
+        first_steps_s=one.first_steps_s,
+        graphs=one.graphs,
+    )
+
+
+def free(scale: Scale) -> None:
+    torch._dynamo.reset()
+    gc.collect()
+    if scale.on_gpu:
+        torch.cuda.empty_cache()
+
+
+COLUMNS = ["ms", "sustained ms", "a second", "peak GiB", "of ceiling", "ratio [95%]", "sustained ratio", "graphs"]
+
+
+def line(result: Result) -> list[str]:
+    label = f"{result.row}: {result.name}"
+    if result.reason is not None:
+        return [label, "failed", *[""] * (len(COLUMNS) - 1)]
+    return [
+        label,
+        f"{result.ms:.2f}",
+        f"{result.sustained_ms:.2f}",
+        f"{result.per_second:,.0f} {result.unit}",
+        f"{result.peak_gib:.1f}",
+        f"{result.of_ceiling:.1%}",
+        "" if result.ratio is None else str(result.ratio),
+        "" if result.sustained_ratio is None else f"{result.sustained_ratio:.3f}",
+        str(result.graphs),
+    ]
+
+
+def machine(scale: Scale) -> dict[str, str]:
+    name = torch.cuda.get_device_name() if scale.on_gpu else "toy size on the CPU: the figures mean nothing"
+    return {"device": name, "torch": torch.__version__, "python": sys.version.split()[0]}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rows", default=",".join(ROWS), help=f"rows to measure, of {', '.join(ROWS)} (default: all)")
+    parser.add_argument("--graph", action="store_true", help="measure ours as one CUDA graph a step too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well, row by row")
+    parser.add_argument("--toy", action="store_true", help="toy sizes on the CPU, to see that the script works")
+    options = parser.parse_args()
+    options.rows = options.rows.split(",")
+    unknown = [row for row in options.rows if row not in ROWS]
+    if unknown:
+        parser.error(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
+    if options.toy and options.graph:
+        parser.error("--graph needs a CUDA device: leave out --toy")
+    if not options.toy and not torch.cuda.is_available():
+        parser.error("there is no CUDA device here: --toy tries the script on the CPU")
+    return options
+
+
+def main() -> int:
+    options = parse()
+    scale = TOY if options.toy else FULL
+    if options.toy:
+        torch.set_num_threads(1)  # at these sizes threads only wait for each other
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    about, best = machine(scale), ceilings(scale)
+    print(*about.values(), sep=", ", flush=True)
+    results: list[Result] = []
+    for row in options.rows:
+        try:
+            results += measure(row, scale, options.graph, best["product_tflops"] * 1e12)
+        except FAILURES as error:
+            results.append(failure(row, "the whole row", error))
+        free(scale)
+        if options.json is not None:
+            figures = [asdict(result) for result in results]
+            options.json.write_text(json.dumps({**about, **best, "results": figures}, indent=1))
+    tell(results, best)
+    return 1 if any(result.reason for result in results) else 0
+
+
+def tell(results: list[Result], best: dict[str, float]) -> None:
+    print(table(["row: contestant", *COLUMNS], [line(result) for result in results]))
+    print(f"ceilings: bf16 product {best['product_tflops']:,.1f} TFLOP/s, copy {best['copy_tb_s']:.2f} TB/s")
+    print("whoever of ours is listed with figures was compiled with fullgraph=True: no graph break")
+    for result in results:
+        if result.reason is not None:
+            print(f"failed: {result.row}: {result.name}: {result.reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
