@@ -1,7 +1,4 @@
-"""Draw docs/images/deck.svg: the attention of the decks' sentence, from Q and K to the weighted values, with real numbers.
-
-    python docs/draw_deck.py
-"""
+"""Draw docs/images/deck.svg: the attention of the decks' sentence, with real numbers (`make docs`)."""
 
 from pathlib import Path
 
@@ -64,7 +61,7 @@ def picture(trace: ch.Trace) -> str:
     )
     hatch = (
         '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<rect width="6" height="6" fill="#f4f4f4"/><line x1="0" y1="0" x2="0" y2="6" stroke="#cfcfcf" stroke-width="2"/>'
+        '<rect width="6" height="6" fill="#f4f4f4"/><path d="M0 0V6" stroke="#cfcfcf" stroke-width="2"/>'
         "</pattern></defs>"
     )
     background = f'<rect width="{x}" height="{height}" fill="#fff"/>'

@@ -27,7 +27,7 @@ def equal(a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> bool:
 def attention_by_loops(
     query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, bias: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """Attention in float64, one query at a time; `allowed` (B,H,L,M) says who may look where. Blind queries get zeros."""
+    """Attention in float64, one query at a time. `allowed` (B,H,L,M): who may look where; a blind query gets zeros."""
     query, key, value = (x.detach().double() for x in (query, key, value))
     batch, heads, queries, width = query.shape
     shared = heads // key.shape[1]

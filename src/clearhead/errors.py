@@ -10,5 +10,6 @@ class ClearheadError(ValueError):
 
 def near(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` where something known is spelt like `name`, else nothing. Goes at the end of a message."""
-    matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    spelt = {one.lower(): one for one in known}
+    matches = [spelt[match] for match in difflib.get_close_matches(name.lower(), spelt, n=3, cutoff=0.5)]
     return "; did you mean " + " or ".join(repr(match) for match in matches) + "?" if matches else ""

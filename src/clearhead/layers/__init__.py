@@ -3,17 +3,19 @@
 from .attention import CrossAttention, Heads, SelfAttention, use_path
 from .block import BLOCKS, Block, Pass, PostNormBlock, PreNormBlock
 from .cache import Cache
-from .embeddings import PatchInput, TextInput, TokenEmbedding, VocabularyHead
+from .embeddings import PatchInput, SharedTokens, TextInput, TokenEmbedding, VocabularyHead
 from .feed_forward import FeedForward, GatedFeedForward
 from .norm import LayerNorm, RMSNorm
 from .positions import FixedPositions, LearnedPositions, Rotary
-from .stack import Stack
+from .relative_bias import RelativeBias
+from .stack import Encoded, Stack
 
 __all__ = [
     "BLOCKS",
     "Block",
     "Cache",
     "CrossAttention",
+    "Encoded",
     "FeedForward",
     "FixedPositions",
     "GatedFeedForward",
@@ -25,8 +27,10 @@ __all__ = [
     "PostNormBlock",
     "PreNormBlock",
     "RMSNorm",
+    "RelativeBias",
     "Rotary",
     "SelfAttention",
+    "SharedTokens",
     "Stack",
     "TextInput",
     "TokenEmbedding",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..ops import Path, attention
+from ..errors import ClearheadError
+from ..ops import PATHS, Path, attention
 from ..trace import recording, tap
 from .cache import Cache
 from .positions import Rotary
@@ -157,6 +158,8 @@ class CrossAttention(_Attention):
 
 def use_path(model: nn.Module, path: Path) -> nn.Module:
     """Choose the attention path of every layer that has one; with `reference` nothing is shortened or fused."""
+    if path not in PATHS:
+        raise ClearheadError(f"there is no attention path '{path}': use {' or '.join(PATHS)}")
     for module in model.modules():
         if hasattr(module, "path"):
             setattr(module, "path", path)  # noqa: B010 (nn.Module types its attributes as modules)

@@ -55,19 +55,20 @@ class Cache:
         if end > self.size:
             self._grow(max(end, 2 * self.size))
         rows, at = torch.arange(len(self.lengths), device=key.device)[:, None], self.positions(count)
-        self.keys[layer][rows, at] = key.transpose(1, 2)
-        self.values[layer][rows, at] = value.transpose(1, 2)
+        self.keys[layer][rows, at] = key.transpose(1, 2).to(self.keys[layer].dtype)
+        self.values[layer][rows, at] = value.transpose(1, 2).to(self.values[layer].dtype)
         return self.keys[layer][:, :end].transpose(1, 2), self.values[layer][:, :end].transpose(1, 2)
 
     def advance(self, count: int, lengths: Tensor | None = None) -> None:
         """Every layer has written `count` tokens; `lengths` says how many of them each ragged row really has."""
         self.lengths = self.lengths + (count if lengths is None else lengths)
-        self.used += count
+        self.used = self.used + count if lengths is None else _longest(self.lengths)
 
     def select(self, rows: Tensor) -> "Cache":
         """The cache of these rows, in this order: beams that survive, requests that stay."""
         keys, values = ([t.index_select(0, rows) for t in side] for side in (self.keys, self.values))
-        return Cache(keys, values, self.lengths.index_select(0, rows), self.used)
+        lengths = self.lengths.index_select(0, rows)
+        return Cache(keys, values, lengths, _longest(lengths))
 
     def join(self, other: "Cache") -> "Cache":
         """The rows of both, ours first: requests that arrive while others are under way."""
@@ -84,3 +85,7 @@ class Cache:
         if size > self.size:
             for side in (self.keys, self.values):
                 side[:] = [torch.cat([t, t.new_zeros(len(t), size - t.shape[1], *t.shape[2:])], 1) for t in side]
+
+
+def _longest(lengths: Tensor) -> int:
+    return int(lengths.max()) if len(lengths) else 0

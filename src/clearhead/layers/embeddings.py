@@ -24,6 +24,21 @@ class TokenEmbedding(nn.Module):
         return vocabulary_product(hidden, self.weight, bias)
 
 
+class SharedTokens(TokenEmbedding):
+    """The table of another input, used here too (source and target of an encoder-decoder).
+
+    It has no weight of its own, so nothing is counted, filled, moved or saved twice.
+    """
+
+    def __init__(self, owner: TokenEmbedding) -> None:
+        nn.Module.__init__(self)
+        self.owner = (owner,)  # a tuple, because a module set on a module becomes its child
+
+    @property
+    def weight(self) -> nn.Parameter:
+        return self.owner[0].weight
+
+
 class VocabularyHead(nn.Linear):
     """A head of its own (vocab, width), not tied to the embedding."""
 

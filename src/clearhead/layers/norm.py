@@ -12,12 +12,13 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight: no mean is taken off and no bias is added (T5). The mean square is taken in fp32."""
+    """x / rms(x) * weight: no mean is taken off, no bias is added (T5). The mean square is in fp32 at least."""
 
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.weight, self.eps = nn.Parameter(torch.empty(width)), eps
 
     def forward(self, x: Tensor) -> Tensor:
-        scaled = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + self.eps)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         return tap("normed", self.weight * scaled.to(x.dtype))

@@ -9,7 +9,9 @@ from torch import Generator, Tensor, nn
 
 from ..errors import ClearheadError, near
 
-LARGEST = 1 << 24  # no dimension of any published model comes near it; a config that asks for more is a mistake
+# No published model comes near these: a config that asks for more is a mistake, refused before anything is built.
+DEEPEST = 1 << 12
+LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +19,13 @@ class Config:
     """A family's architecture. Subclasses add fields and say in `check` what is impossible."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is bool:
+                self.require(isinstance(value, bool), f"{field.name} must be true or false, not {value!r}")
+            if field.type is float:
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                self.require(number, f"{field.name} must be a number, not {value!r}")
         self.check()
 
     def check(self) -> None:
@@ -50,8 +59,9 @@ class Config:
         for name in names:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
+            most = DEEPEST if name == "layers" else LARGEST
             self.require(
-                whole and 1 <= value <= LARGEST, f"{name} must be a whole number from 1 to {LARGEST:,}, not {value!r}"
+                whole and 1 <= value <= most, f"{name} must be a whole number from 1 to {most:,}, not {value!r}"
             )
 
     def require_probabilities(self, *names: str) -> None:
@@ -64,7 +74,7 @@ class Config:
 
     def require_choice(self, name: str, choices: Mapping[str, Any] | tuple[str, ...]) -> None:
         value = getattr(self, name)
-        if value not in choices:
+        if value not in list(choices):
             raise ClearheadError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
@@ -91,6 +101,7 @@ class Model(nn.Module):
     """A pass is `head(hidden(...))`: a loss may fuse the head, decoding may ask it for the last position alone."""
 
     family: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]] = ("text",)  # what a person gives it: a text, an image, or a source and a target
     config: Any
     origin: Origin = Origin("a model built by hand")
 
@@ -116,6 +127,11 @@ class Model(nn.Module):
         for module in self.modules():
             if module is not self and hasattr(module, "reset_buffers"):
                 module.reset_buffers()  # pyright: ignore[reportCallIssue]
+
+    @property
+    def start_token(self) -> int | None:
+        """The number of the token that a target begins with, where the config settles it."""
+        return None
 
     @property
     def parameter_count(self) -> int:

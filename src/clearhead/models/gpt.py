@@ -160,9 +160,10 @@ class GPT(Model):
             raise ClearheadError(f"{total} tokens don't fit the model's context of {context}: shorten the text")
 
     def initialise(self, random: Generator | None = None) -> None:
-        """GPT-2's code: normal, positions half as wide, what joins the residual stream / sqrt(2 layers)."""
+        """GPT's code: normal. GPT-2's: positions half as wide, what joins the residual stream / sqrt(2 layers)."""
         std = self.config.init_std
-        residual = std / math.sqrt(2 * self.config.layers)
+        pre = self.config.norm == "pre"
+        residual = std / math.sqrt(2 * self.config.layers) if pre else std
         for name, weight in self.named_parameters():
             if name.endswith("bias"):
                 init.constant(weight, 0.0)
@@ -171,7 +172,7 @@ class GPT(Model):
             elif name.endswith(("out.weight", "down.weight")):
                 init.normal(weight, residual, random)
             else:
-                init.normal(weight, std / 2 if "positions" in name else std, random)
+                init.normal(weight, std / 2 if pre and "positions" in name else std, random)
 
     def example(self, batch: int = 2, random: Generator | None = None) -> tuple[Tensor, ...]:
         length = min(self.config.context, 12)

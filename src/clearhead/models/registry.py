@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from ..errors import ClearheadError, near
-from . import gpt, vit
+from . import bert, gpt, t5, transformer, vit
 from .base import Config, Family, Model, Origin
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (gpt.FAMILY, vit.FAMILY)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (transformer.FAMILY, gpt.FAMILY, bert.FAMILY, t5.FAMILY, vit.FAMILY)
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def create(
 
 
 def refuse_if_too_large(name: str, model: Model) -> None:
-    need = sum(parameter.nbytes for parameter in model.parameters())
+    need = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         raise ClearheadError(
@@ -89,9 +91,12 @@ def as_device(device: str | torch.device) -> torch.device:
     """`auto` is cuda, then mps, then cpu."""
     if device != "auto":
         try:
-            return torch.device(device)
+            found = torch.device(device)
         except RuntimeError:
             raise ClearheadError(f"there is no device '{device}': use auto, cpu, cuda, cuda:N or mps") from None
+        if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+            raise ClearheadError(f"this machine has no device '{device}' that torch can use: use auto or cpu")
+        return found
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -115,6 +115,7 @@ class ViTConfig(Config):
 
 class ViT(Model):
     family = "vit"
+    takes = ("image",)
     config: ViTConfig
 
     def __init__(self, config: ViTConfig) -> None:

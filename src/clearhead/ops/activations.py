@@ -11,7 +11,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
     """GELU by its tanh formula (GPT-2). When compiled it is x * sigmoid(2u), the same function with one exp."""
     if not torch.compiler.is_compiling():
         return F.gelu(x, approximate="tanh")
-    u = x.float()
+    u = x.to(torch.promote_types(x.dtype, torch.float32))
     return (u * torch.sigmoid(1.5957691216057308 * (u + 0.044715 * u * u * u))).to(x.dtype)
 
 

@@ -14,6 +14,17 @@ def normal(weight: Tensor, std: float, random: Random = None) -> Tensor:
 
 
 @torch.no_grad()
+def truncated_normal(weight: Tensor, std: float, random: Random = None) -> Tensor:
+    """A normal of which nothing lies more than two standard deviations out (BERT's authors' code).
+
+    By the inverse of the distribution: torch's own draws again until all fit, which takes eight times as long.
+    """
+    edge = math.erf(2 / math.sqrt(2))
+    drawn = torch.empty_like(weight, dtype=torch.float32).uniform_(-edge, edge, generator=random)
+    return weight.copy_(drawn.erfinv_().mul_(std * math.sqrt(2)).clamp_(-2 * std, 2 * std))
+
+
+@torch.no_grad()
 def xavier_uniform(weight: Tensor, random: Random = None, *, parts: int = 1) -> Tensor:
     """Glorot and Bengio 2010, for (out, in). `parts` products stacked in one weight are each filled as if alone."""
     fan_out, fan_in = weight.shape[0] // parts, weight.shape[1]

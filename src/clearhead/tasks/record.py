@@ -1,4 +1,4 @@
-"""`record`: one pass, every intermediate by name, from tensors, a text or a picture."""
+"""`record`: one pass, every intermediate by name, from tensors, a text, a pair of texts or a picture."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,9 @@ from ..runs import preprocessor, tokenizer
 from ..trace import Recorder, Replacement, Trace, underneath
 
 EXAMPLE_TEXT = "This is Computer Vision Class"
+EXAMPLE_PAIR = ("नमस्ते, कस्तो हुनुहुन्छ?", "Hi, how are you?")
 
-Inputs = Tensor | tuple[Tensor, ...] | str | os.PathLike[str] | None
+Inputs = Tensor | tuple[Tensor, ...] | tuple[str, str] | str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def record(
 ) -> Trace:
     """Run the model once, in eval mode and on the reference path, and keep every site that `sites` names.
 
-    inputs  tensors as the model takes them, a text, or a picture's path; the decks' sentence when nothing is given
+    inputs  tensors as the model takes them, a text, (source, target) for an encoder-decoder, or a picture's path;
+            the decks' sentence when nothing is given
     The other arguments are the Recorder's. `trace.output` is what the model returned.
     """
     target = underneath(model)
@@ -62,42 +64,69 @@ def record(
 
 def prepared(model: Model, inputs: Inputs = None) -> Prepared:
     """Whatever the user gave, as the tensors that this model takes."""
-    if isinstance(inputs, Tensor):
-        inputs = (inputs,)
-    if isinstance(inputs, tuple):
-        return Prepared(tuple(tensor.to(model.device) for tensor in inputs), {})
-    if model.family == "vit":
-        return _picture(model, inputs)
-    return _text(model, EXAMPLE_TEXT if inputs is None else str(inputs))
+    given = () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
+    if given and all(isinstance(part, Tensor) for part in given):
+        return Prepared(tuple(tensor.to(model.device) for tensor in given), {})  # pyright: ignore
+    if given and len(given) != len(model.takes):
+        wanted = f"({', '.join(model.takes)}): {len(model.takes)} expected, {len(given)} given"
+        raise ClearheadError(f"a {model.family} model takes {wanted}")
+    return PREPARE[model.takes](model, *given)
 
 
-def _text(model: Model, text: str) -> Prepared:
-    if not text.strip():
-        raise ClearheadError("the text is empty: there is nothing to record")
+def row_tokens(about: Mapping[str, Any], site: str) -> list[str] | None:
+    """The tokens that a site's rows belong to: of the source in the encoder, and where the decoder looks at it."""
+    plain = site.partition("#")[0]
+    of_source = plain.startswith(("source.", "encoder.")) or plain.endswith((".cross.key", ".cross.value"))
+    return about.get("tokens") or about.get("source_tokens" if of_source else "target_tokens")
+
+
+def _text(model: Model, text: Any = EXAMPLE_TEXT) -> Prepared:
+    text = str(text)
     tok, note = _vocabulary(model, text)
-    ids = tok.ids(text)
-    about = {"text": text, "tokens": tok.pieces(ids)} | ({"note": note} if note else {})
-    limit = model.config.vocab
+    ids = _known(tok.ids(text), model.config.vocab)
+    return Prepared((torch.tensor([ids], device=model.device),), {"text": text, "tokens": tok.pieces(ids)} | note)
+
+
+def _pair(model: Model, source: Any = EXAMPLE_PAIR[0], target: Any = EXAMPLE_PAIR[1]) -> Prepared:
+    """Source and target; the target begins with the token that starts it, as in training."""
+    texts = {"source": str(source), "target": str(target)}
+    tok, note = _vocabulary(model, *texts.values())
+    starts = (model.start_token, tok.special.get("bos"), tok.special.get("pad"))
+    start = [number for number in starts if number is not None][:1]
+    ids = {"source": tok.ids(texts["source"]), "target": start + tok.ids(texts["target"], special=False)}
+    for side, numbers in ids.items():
+        table: Tensor = model.get_submodule(f"{side}.tokens").weight  # pyright: ignore[reportAssignmentType]
+        _known(numbers, len(table))
+    tokens = {f"{side}_tokens": tok.pieces(numbers) for side, numbers in ids.items()}
+    tensors = tuple(torch.tensor([numbers], device=model.device) for numbers in ids.values())
+    return Prepared(tensors, texts | tokens | note)
+
+
+def _known(ids: list[int], limit: int) -> list[int]:
+    if not ids:
+        raise ClearheadError("the text has no tokens: there is nothing to record")
     if max(ids) >= limit:
         raise ClearheadError(
             f"the tokenizer numbers up to {max(ids)} and the model knows {limit} tokens: they don't belong together"
         )
-    return Prepared((torch.tensor([ids], device=model.device),), about)
+    return ids
 
 
-def _vocabulary(model: Model, text: str) -> tuple[Any, str | None]:
+def _vocabulary(model: Model, *texts: str) -> tuple[Any, dict[str, str]]:
     """The model's own tokenizer. With random weights and none at hand, words are numbered as they appear."""
+    if not all(text.strip() for text in texts):
+        raise ClearheadError("the text is empty: there is nothing to record")
     try:
-        return tokenizer(model), None
+        return tokenizer(model), {}
     except ClearheadError:
         if not model.origin.random:
             raise
-        return word_tokenizer(
-            text
-        ), f"{model.origin.name} comes without a vocabulary: words are numbered as they appear"
+    note = f"{model.origin.name} comes without a vocabulary: words are numbered as they appear"
+    start = {"bos": "<start>"} if len(texts) > 1 else None
+    return word_tokenizer(texts, special=start), {"note": note}
 
 
-def _picture(model: Model, path: Any) -> Prepared:
+def _picture(model: Model, path: Any = None) -> Prepared:
     place = Path(path) if path is not None else _sample_picture()
     pixels = preprocessor(model)(place)
     channels = model.config.channels
@@ -116,3 +145,6 @@ def _sample_picture() -> Path:
             "the sample picture comes with scikit-learn, which is not installed: give a picture"
         ) from None
     return Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg"
+
+
+PREPARE = {("text",): _text, ("image",): _picture, ("source", "target"): _pair}

@@ -58,6 +58,7 @@ class Recorder:
             self._handles.append(module.register_forward_pre_hook(self._entering(name)))
             self._handles.append(module.register_forward_hook(self._leaving, always_call=True))
         self._before = activate(self)
+        self._chain = [self, *getattr(self._before, "_chain", ())]
         return self.trace
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -69,25 +70,32 @@ class Recorder:
             self._check_every_glob_matched()
 
     def visit(self, name: str, value: Tensor) -> Tensor:
+        """Every recorder of this thread whose model is running sees the value; alone, it sees whatever is tapped."""
+        for recorder in self._chain:
+            if recorder._path or len(self._chain) == 1:
+                value = recorder._see(name, value)
+        return value
+
+    def _see(self, name: str, value: Tensor) -> Tensor:
         site = ".".join(part for part in (*self._path[-1:], name) if part)
         self._seen[site] = count = self._seen.get(site, 0) + 1
         numbered = f"{site}#{count}"
         value = self._replaced(site, numbered, value)
+        if count == 2:
+            self._rename_first(site)
         if self._wanted(self.globs, site, numbered):
-            if count == 2:
-                self._rename_first(site)
             self._keep(site if count == 1 else numbered, value)
         return value
 
     def _entering(self, name: str) -> Callable[..., None]:
         def hook(*_: object) -> None:
-            if threading.get_ident() == self._thread:
+            if not torch.compiler.is_compiling() and threading.get_ident() == self._thread:
                 self._path.append(name)
 
         return hook
 
     def _leaving(self, *_: object) -> None:
-        if threading.get_ident() == self._thread:
+        if not torch.compiler.is_compiling() and threading.get_ident() == self._thread:
             self._path.pop()
 
     def _wanted(self, globs: Iterable[str], site: str, numbered: str) -> bool:
@@ -115,7 +123,8 @@ class Recorder:
         self._bytes += size
         self.trace.values[site] = value.detach().to("cpu", dtype, copy=True)
         if self.grads and value.requires_grad:
-            value.register_hook(lambda grad: self._keep_grad(site, grad.detach().to("cpu", dtype, copy=True)))
+            hook = value.register_hook(lambda grad: self._keep_grad(site, grad.detach().to("cpu", dtype, copy=True)))
+            self._handles.append(hook)
 
     def _keep_grad(self, site: str, grad: Tensor) -> None:
         self.trace.grads[site if site in self.trace.values else f"{site}#1"] = grad

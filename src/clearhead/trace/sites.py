@@ -20,7 +20,7 @@ def _attention(at: str, *, masked: bool = False, biased: bool = False) -> list[S
         ("key", "B,H,M,d_k", "K = X W_K, split into heads"),
         ("value", "B,H,M,d_v", "V = X W_V, split into heads"),
         ("scores", "B,H,L,M", "Q K^T: how well each query fits each key"),
-        ("scaled", "B,H,L,M", "the scores times 1/sqrt(d_k)"),
+        ("scaled", "B,H,L,M", "the scores times 1/sqrt(d_k) (T5: times 1)"),
         ("biased", "B,H,L,M", "the scaled scores plus the position bias"),
         ("masked", "B,H,L,M", "-inf where a query may not look"),
         ("weights", "B,H,L,M", "softmax over the keys: each row sums to 1"),
@@ -73,10 +73,38 @@ def _text(
 
 
 SITES: dict[str, list[Site]] = {
+    "transformer": [
+        *_text("source", scaled=True),
+        *_block("encoder.blocks.*", masked=True),
+        Site("encoder.norm.normed", "B,L,d", "the norm behind the encoder's last block (pre-norm)"),
+        *_text("target", scaled=True),
+        *_block("decoder.blocks.*", masked=True, cross=True),
+        Site("decoder.norm.normed", "B,L,d", "the norm behind the decoder's last block (pre-norm)"),
+        Site("logits", "B,L,V", "a score for every word of the target's vocabulary"),
+    ],
     "gpt": [
         *_text("input"),
         *_block("decoder.blocks.*", masked=True),
         Site("decoder.norm.normed", "B,L,d", "the norm behind the last block"),
+        Site("logits", "B,L,V", "a score for every word of the vocabulary"),
+    ],
+    "bert": [
+        *_text("input", segments=True, norm=True),
+        *_block("encoder.blocks.*", masked=True),
+        Site("pooled", "B,d", "tanh of [CLS] times the pooler: the text as one vector"),
+        Site("masked_words.projected", "B,L,d", "what the encoder gives, times one more matrix"),
+        Site("masked_words.hidden", "B,L,d", "after the non-linearity"),
+        Site("masked_words.norm.normed", "B,L,d", "the norm behind it"),
+        Site("logits", "B,L,V", "a score for every word at every place, or for every class of the task"),
+        Site("next_sentence", "B,2", "whether the second sentence follows the first"),
+    ],
+    "t5": [
+        *_text("source", positions=False),
+        *_block("encoder.blocks.*", masked=True, biased=True, gated=True),
+        Site("encoder.norm.normed", "B,L,d", "the norm behind the encoder's last block"),
+        *_text("target", positions=False),
+        *_block("decoder.blocks.*", masked=True, biased=True, gated=True, cross=True),
+        Site("decoder.norm.normed", "B,L,d", "the norm behind the decoder's last block"),
         Site("logits", "B,L,V", "a score for every word of the vocabulary"),
     ],
     "vit": [

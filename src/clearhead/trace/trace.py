@@ -54,12 +54,16 @@ class Trace(Mapping[str, Tensor]):
 
     def save(self, path: str | Path) -> Path:
         """One safetensors file; order, origin and what was left out travel as JSON in its header."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         about = {"order": list(self.values), "left_out": self.left_out, "about": self.about}
         tensors = {site: value.contiguous() for site, value in self.values.items()}
         tensors |= {f"grad:{site}": value.contiguous() for site, value in self.grads.items()}
-        save_file(tensors, str(path), metadata={"clearhead_trace": json.dumps(about)})
+        try:
+            save_file(tensors, str(path), metadata={"clearhead_trace": json.dumps(about)})
+        except (SafetensorError, OSError) as problem:
+            raise ClearheadError(f"the trace can't be written to {path}: {str(problem).splitlines()[0]}") from None
         return Path(path)
 
     @classmethod
@@ -71,15 +75,16 @@ class Trace(Mapping[str, Tensor]):
                 about = json.loads((file.metadata() or {})["clearhead_trace"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
                 values = {site: tensors[site] for site in about["order"]}
+                left_out = {site: tuple(shape) for site, shape in about["left_out"].items()}
+                trace = cls(values, {}, left_out, dict(about["about"]))
         except FileNotFoundError:
             raise ClearheadError(f"there is no trace at {path}") from None
-        except (SafetensorError, KeyError, ValueError, OSError) as problem:
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError, OSError) as problem:
             raise ClearheadError(
                 f"{path} is not a trace that clearhead wrote: {str(problem).splitlines()[0]}"
             ) from None
-        grads = {name.removeprefix("grad:"): t for name, t in tensors.items() if name.startswith("grad:")}
-        left_out = {site: tuple(shape) for site, shape in about["left_out"].items()}
-        return cls(values, grads, left_out, about["about"])
+        trace.grads.update((name.removeprefix("grad:"), t) for name, t in tensors.items() if name.startswith("grad:"))
+        return trace
 
     def __repr__(self) -> str:
         head = f"Trace of {self.about.get('model', 'a model')}: {len(self)} sites, {self.nbytes / 1e6:.1f} MB"

@@ -18,6 +18,7 @@ def filled(rule, *arguments, seed: int = 0, **options) -> torch.Tensor:
     ("rule", "arguments", "std", "largest"),
     [
         (init.normal, (0.02,), 0.02, 0.12),
+        (init.truncated_normal, (0.02,), 0.8796 * 0.02, 0.04),
         (init.xavier_uniform, (), math.sqrt(2 / 1000), math.sqrt(6 / 1000)),
         (init.lecun_normal, (), math.sqrt(1 / 400), 2 / 0.8796 * math.sqrt(1 / 400)),
     ],
