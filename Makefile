@@ -11,7 +11,7 @@ INSTALLED := .venv/.installed
 TEST_WORKERS ?= 2
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
-.PHONY: help run test check bench bench-gpu parity-large clean
+.PHONY: help run test check docs bench bench-gpu parity-large clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,11 @@ check: $(INSTALLED) ## lint, format, types and the import rules
 	$(BIN)/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 	$(BIN)/lint-imports --no-cache --no-logo
+
+docs: $(INSTALLED) ## write what comes from the code: docs/SITES.md, the README's table, the picture
+	$(BIN)/python -m clearhead.trace.document docs/SITES.md
+	$(BIN)/python docs/readme_table.py
+	$(BIN)/python docs/pictures.py
 
 bench: $(INSTALLED) ## speed on the CPU: forward passes beside peers, and what taps cost
 	$(BIN)/python -m benchmarks.forward

@@ -3,11 +3,13 @@
 Every field that changes the arithmetic is honoured or is an error that names it; what is ignored is listed.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import ClearheadError
+from ..errors import ClearheadError, near
+from .json_file import quoted, shown
 
 ACTIVATIONS_IN = {
     "gelu_new": "gelu-tanh",
@@ -44,10 +46,29 @@ IGNORED = frozenset({
     "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
     "return_dict_in_generate", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
     "begin_suppress_tokens", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
-    "gradient_checkpointing", "_num_labels", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "gradient_checkpointing", "_num_labels", "tokenizer_class", "use_return_dict", "output_past",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
 })
 # fmt: on
+
+
+class Kind(NamedTuple):
+    name: str
+    fits: Callable[[Any], bool]
+
+
+KINDS = {
+    bool: Kind("true or false", lambda value: isinstance(value, bool)),
+    float: Kind("a number", lambda value: type(value) in (int, float) and math.isfinite(value)),
+    str: Kind("a text", lambda value: isinstance(value, str)),
+}
+
+
+def check_kind(name: str, value: Any, default: Any) -> None:
+    """A value must be of its default's kind. Sizes and what may be None are left to the config's own check."""
+    kind = KINDS.get(type(default))
+    if kind is not None and not kind.fits(value):
+        raise ClearheadError(f"config.json: {name} must be {kind.name}, not {shown(repr(value), 80)}")
 
 
 @dataclass(frozen=True)
@@ -60,11 +81,20 @@ class Field:
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Any] = lambda value: value
 
+    def of(self, values: Mapping[str, Any]) -> Any:
+        """Our value out of their config.json."""
+        value = values.get(self.theirs, self.default)
+        check_kind(self.theirs, value, self.default)
+        return self.read(value)
+
 
 def activation(theirs: str, default: str, ours: str = "activation") -> Field:
-    def read(value: Any) -> str:
+    def read(value: str) -> str:
         if value not in ACTIVATIONS_IN:
-            raise ClearheadError(f"{theirs} '{value}' is not an activation that clearhead computes")
+            raise ClearheadError(
+                f"config.json: {theirs} {quoted(value)} is not an activation that clearhead computes"
+                f"{near(value, ACTIVATIONS_IN)}"
+            )
         return ACTIVATIONS_IN[value]
 
     return Field(theirs, ours, default, read, lambda value: ACTIVATIONS_OUT[value])
@@ -84,11 +114,14 @@ class Fields:
         for name, value in values.items():
             if name not in known:
                 raise ClearheadError(
-                    f"config.json: clearhead does not know the field '{name}' ({value!r}); it may change the arithmetic"
+                    f"config.json: clearhead does not know the field {quoted(name)} ({shown(repr(value), 80)}); "
+                    "it may change the arithmetic"
                 )
             if name in self.fixed and value != self.fixed[name]:
-                raise ClearheadError(f"config.json: {name} = {value!r} is not supported, only {self.fixed[name]!r}")
-        return {field.ours: field.read(values.get(field.theirs, field.default)) for field in self.table}
+                raise ClearheadError(
+                    f"config.json: {name} = {shown(repr(value), 80)} is not supported, only {self.fixed[name]!r}"
+                )
+        return {field.ours: field.of(values) for field in self.table}
 
     def write(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """Their config.json's fields out of our config's."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from ..models import Config
 from .rules import Dialect
+from .tensors import Weights
 
 
 class Format:
@@ -17,6 +18,10 @@ class Format:
     def read_config(self, values: dict[str, Any]) -> Any:
         """Our config out of their config.json, or an error that names the field which stops it."""
         raise NotImplementedError
+
+    def settled(self, config: Any, weights: Weights) -> Any:
+        """The config as the file itself settles it, where config.json leaves something to it."""
+        return config
 
     def unsayable(self, config: Any) -> str | None:
         """The first field of ours that their form can't say, if there is one."""

@@ -1,16 +1,30 @@
 """Which format a config.json is in, and which one a model is written in."""
 
+from dataclasses import fields
 from typing import Any
 
 from ..errors import ClearheadError, near
 from ..models import FAMILIES, Config, Model
+from .bert import BERTFormat
+from .fields import check_kind
 from .format import Format
 from .gpt import GPT1Format, GPT2Format
+from .json_file import shown
+from .marian import MarianFormat
 from .rules import Dialect, same
-from .vit import HuggingFaceViT, TimmViT
+from .t5 import T5Format
+from .timm import TimmViT
+from .vit import HuggingFaceViT
 
 FORMAT_VERSION = 1
-HUGGING_FACE: tuple[Format, ...] = (GPT2Format(), GPT1Format(), HuggingFaceViT())
+HUGGING_FACE: tuple[Format, ...] = (
+    GPT2Format(),
+    GPT1Format(),
+    BERTFormat(),
+    MarianFormat(),
+    T5Format(),
+    HuggingFaceViT(),
+)
 TIMM = TimmViT()
 
 
@@ -25,7 +39,13 @@ class OwnFormat(Format):
         own = values.get("clearhead")
         if not isinstance(own, dict) or not isinstance(own.get("config"), dict):
             raise ClearheadError(f"config.json: model_type {self.type} needs the key 'clearhead' with a 'config' in it")
-        return FAMILIES[self.name].config.from_dict(own["config"])
+        kind, values = FAMILIES[self.name].config, own["config"]
+        for field in fields(kind):
+            check_kind(field.name, values.get(field.name, field.default), field.default)
+        try:
+            return kind.from_dict(values)
+        except TypeError as problem:  # such as an object where a size belongs
+            raise ClearheadError(f"config.json: the key 'clearhead' describes no model: {shown(problem)}") from None
 
     def dialect(self, config: Config) -> Dialect:
         from ..models.registry import on_meta
@@ -50,7 +70,8 @@ def recognise(values: dict[str, Any]) -> tuple[str, Format, Any]:
             return name, own, own.read_config(values)
     known = [format.model_type for format in HUGGING_FACE] + [own.type for own in OWN.values()]
     raise ClearheadError(
-        f"config.json: model_type {kind!r} is not one that clearhead reads ({', '.join(known)}){near(str(kind), known)}"
+        f"config.json: model_type {shown(repr(kind), 80)} is not one that clearhead reads ({', '.join(known)})"
+        f"{near(str(kind), known)}"
     )
 
 
@@ -59,7 +80,8 @@ def check_version(values: dict[str, Any]) -> None:
     version = own.get("format_version") if isinstance(own, dict) else FORMAT_VERSION
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ClearheadError(
-            f"this folder has format version {version!r}; this clearhead reads up to {FORMAT_VERSION}: update it"
+            f"config.json: format version {shown(repr(version), 80)} is unknown to this clearhead, which reads up to "
+            f"{FORMAT_VERSION}: update it"
         )
 
 

@@ -5,6 +5,8 @@ from .fields import Field, Fields, activation
 from .format import Format
 from .rules import Dialect, Rule, each_layer, same, transposed, with_biases
 
+END_OF_TEXT = 50256
+
 _SHARED = (
     Field("n_embd", "width", 768),
     Field("n_layer", "layers", 12),
@@ -34,7 +36,7 @@ GPT2_FIELDS = Fields(
         "pruned_heads": {},
         "chunk_size_feed_forward": 0,
     },
-    ignored=frozenset({"n_ctx", "reorder_and_upcast_attn"}),
+    ignored=frozenset({"n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn"}),
 )
 
 
@@ -102,7 +104,11 @@ class GPT2Format(Format):
         return self.first_different(config, _UNSAYABLE | {"norm": "pre", "final_norm": True})
 
     def write_config(self, config: GPTConfig) -> dict:
-        return GPT2_FIELDS.write(config.to_dict())
+        values = GPT2_FIELDS.write(config.to_dict())
+        own_words = (
+            config.vocab <= END_OF_TEXT
+        )  # their form means GPT-2's own token unless it is told that there is none
+        return values | ({"bos_token_id": None, "eos_token_id": None} if own_words else {})
 
     def dialect(self, config: GPTConfig) -> Dialect:
         return _dialect(config, "wte", "wpe")

@@ -81,11 +81,6 @@ def _located(name: Any, view: Any, starts: Mapping[str, int], file: MappedFile) 
     where = f"{file.label}: tensor {quoted(name)}"
     if view.storage.key not in starts:
         raise ClearheadError(f"{where} refers to data that the file does not hold; it is damaged")
-    start = starts[view.storage.key]
-    if start + view.storage.nbytes > file.size:
-        raise ClearheadError(
-            f"{where} needs data up to byte {start + view.storage.nbytes:,} of {file.size:,}; it is truncated"
-        )
     checked_shape(view.shape, view.storage.dtype.itemsize, where)
     # An expanded tensor would grow when it is made contiguous, so it must not be larger than its storage.
     reach = view.offset + sum((size - 1) * step for size, step in zip(view.shape, view.stride, strict=True)) + 1
@@ -94,7 +89,7 @@ def _located(name: Any, view: Any, starts: Mapping[str, int], file: MappedFile) 
         raise ClearheadError(
             f"{where} of shape {list(view.shape)} reaches beyond the {view.storage.count:,} numbers stored"
         )
-    return PickledTensor(view, start, file)
+    return PickledTensor(view, starts[view.storage.key], file)
 
 
 def _dense_stride(shape: tuple[int, ...]) -> tuple[int, ...]:

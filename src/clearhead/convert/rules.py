@@ -71,8 +71,10 @@ class Dialect:
     prefixes    a name in the file may lack one of these in front
     renames     (regular expression, replacement): old spellings
     leftovers   regular expressions of tensors that hold no weights: dropped, and said
-    copies      tensors that repeat another when weights are tied: dropped if equal, an error if not
+    copies      tensors that repeat another when weights are tied: dropped if equal, an error if not; the first there
+                stands in for one that a file leaves out
     optional    prefixes of our names that a file may lack (a head): the caller then makes them new
+    spare       rules of heads that this model lacks and a file may hold: read for the caller, never written
     """
 
     rules: list[Rule]
@@ -81,24 +83,35 @@ class Dialect:
     leftovers: tuple[str, ...] = ()
     copies: dict[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
+    spare: list[Rule] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        return {name for rule in (*self.rules, *self.spare) for name in rule.theirs}
 
 
 def read_state(weights: Weights, dialect: Dialect, model: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
     """Our state dict out of their file, and what there is to say about it. `model` may be on the meta device."""
-    found, dropped = _their_names(weights, dialect)
+    found, dropped = names_in(weights, dialect)
     wanted = dict(model.named_parameters())
     rules = [rule for rule in dialect.rules if not _may_lack(rule, dialect, found)]
-    _check_names(weights, rules, found, dialect)
+    spare = [rule for rule in dialect.spare if all(name in found for name in rule.theirs)]
+    _check_names(weights, [*rules, *spare], found, dialect)
     for rule in rules:
         _check_shapes(weights, rule, wanted[rule.ours], found)
+    _check_types(weights, [found[name] for rule in (*rules, *spare) for name in rule.theirs])
     for copy, original in dialect.copies.items():
         if copy in found and not torch.equal(weights[found[copy]], weights[found[original]]):
             raise ClearheadError(
                 f"'{copy}' should repeat '{original}' (the config ties them) but differs: untie them in the config"
             )
-    state = {rule.ours: rule.read([weights[found[name]] for name in rule.theirs]) for rule in rules}
-    notes = [f"dropped {len(dropped)} left-over tensors that hold no weights ({dropped[0]} ...)"] if dropped else []
-    return state, [*weights.notes, *notes]
+    state = {rule.ours: rule.read([weights[found[name]] for name in rule.theirs]) for rule in (*rules, *spare)}
+    return state, [*weights.notes, *([_said(dropped)] if dropped else [])]
+
+
+def _said(dropped: list[str]) -> str:
+    more = f" and {len(dropped) - 1} more like it" if len(dropped) > 1 else ""
+    return f"dropped what this model has no use for: {dropped[0]}{more}"
 
 
 def write_state(model: nn.Module, dialect: Dialect) -> dict[str, Tensor]:
@@ -108,9 +121,9 @@ def write_state(model: nn.Module, dialect: Dialect) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for rule, parts in pairs for name, tensor in zip(rule.theirs, parts, strict=True)}
 
 
-def _their_names(weights: Weights, dialect: Dialect) -> tuple[dict[str, str], list[str]]:
-    """(canonical name -> name in the file, left-overs)."""
-    expected = {name for rule in dialect.rules for name in rule.theirs} | set(dialect.copies)
+def names_in(weights: Weights, dialect: Dialect) -> tuple[dict[str, str], list[str]]:
+    """(their full name -> its spelling in the file, left-overs). Names that the dialect lacks stand for themselves."""
+    expected = dialect.names | set(dialect.copies)
     found: dict[str, str] = {}
     dropped: list[str] = []
     for name in weights:
@@ -125,15 +138,14 @@ def _their_names(weights: Weights, dialect: Dialect) -> tuple[dict[str, str], li
         if canonical in found:
             raise ClearheadError(f"'{name}' and '{found[canonical]}' are the same tensor under two names")
         found[canonical] = name
+    for copy, original in dialect.copies.items():
+        if original not in found and copy in found:
+            found[original] = found[copy]
     return found, dropped
 
 
 def _may_lack(rule: Rule, dialect: Dialect, found: dict[str, str]) -> bool:
-    return (
-        rule.ours.startswith(dialect.optional) and not any(name in found for name in rule.theirs)
-        if dialect.optional
-        else False
-    )
+    return rule.ours.startswith(dialect.optional) and not any(name in found for name in rule.theirs)
 
 
 def _check_names(weights: Weights, rules: list[Rule], found: dict[str, str], dialect: Dialect) -> None:
@@ -153,3 +165,9 @@ def _check_shapes(weights: Weights, rule: Rule, ours: Tensor, found: dict[str, s
             raise ClearheadError(
                 f"{weights.path}: {found[name]} has shape {shape}, the config asks for {tuple(like.shape)}"
             )
+
+
+def _check_types(weights: Weights, names: Iterable[str]) -> None:
+    for name in names:
+        if not weights.dtype(name).is_floating_point:
+            raise ClearheadError(f"{weights.path}: {name} holds {weights.dtype(name)}, which is not a type of weights")

@@ -1,6 +1,5 @@
-"""ViT as Hugging Face (`ViTForImageClassification`) and timm keep it."""
+"""ViT as Hugging Face keeps it: `ViTForImageClassification`. What stands before the blocks timm shares with it."""
 
-import re
 from typing import Any
 
 from ..errors import ClearheadError
@@ -14,14 +13,15 @@ def _one_number(pair: Any) -> Any:
     return pair[0] if isinstance(pair, tuple) and pair[0] == pair[1] else list(pair)
 
 
-def _size(value: Any) -> Any:
+def size(value: Any) -> Any:
+    """One number, or a list of two as our configs keep it."""
     return tuple(value) if isinstance(value, list) else value
 
 
 FIELDS = Fields(
     table=(
-        Field("image_size", "image", 224, _size, _one_number),
-        Field("patch_size", "patch", 16, _size, _one_number),
+        Field("image_size", "image", 224, size, _one_number),
+        Field("patch_size", "patch", 16, size, _one_number),
         Field("num_channels", "channels", 3),
         Field("hidden_size", "width", 768),
         Field("num_hidden_layers", "layers", 12),
@@ -33,27 +33,12 @@ FIELDS = Fields(
         Field("hidden_dropout_prob", "dropout", 0.0),
         Field("attention_probs_dropout_prob", "attention_dropout", 0.0),
     ),
-    fixed={
-        "is_decoder": False,
-        "is_encoder_decoder": False,
-        "pruned_heads": {},
-        "chunk_size_feed_forward": 0,
-        "tie_word_embeddings": True,
-    },
-    ignored=frozenset({"encoder_stride", "pooler_act", "pooler_output_size"}),
+    fixed={"is_decoder": False, "is_encoder_decoder": False, "pruned_heads": {}, "chunk_size_feed_forward": 0},
+    ignored=frozenset({"encoder_stride", "pooler_act", "pooler_output_size", "tie_word_embeddings"}),
 )
 
 
-TIMM_SIZES = {
-    "tiny": {"width": 192, "heads": 3},
-    "small": {"width": 384, "heads": 6},
-    "base": {},
-    "large": {"width": 1024, "layers": 24, "heads": 16},
-    "huge": {"width": 1280, "layers": 32, "heads": 16},
-}
-
-
-def _frame(config: ViTConfig, class_token: str, positions: str, patches: str) -> list[Rule]:
+def frame(config: ViTConfig, class_token: str, positions: str, patches: str) -> list[Rule]:
     """What stands before the blocks."""
     high, wide = config.patch  # pyright: ignore[reportGeneralTypeIssues]
     flat = config.channels * high * wide
@@ -77,9 +62,8 @@ class HuggingFaceViT(Format):
         labels = values.get("id2label")
         if labels is not None and not isinstance(labels, dict):
             raise ClearheadError("config.json: id2label must be an object")
-        classes = (
-            len(labels) if labels else values.get("num_labels", 2)
-        )  # two is what their form means when it says nothing
+        # Two is what their form means when it says nothing.
+        classes = len(labels) if labels else values.get("num_labels", 2)
         config = ViTConfig(**FIELDS.read(values), num_classes=classes)
         return config.with_changes(ff=None) if config.ff == 4 * config.width else config
 
@@ -108,7 +92,7 @@ class HuggingFaceViT(Format):
         ]
         start = "vit.embeddings"
         rules = [
-            *_frame(
+            *frame(
                 config, f"{start}.cls_token", f"{start}.position_embeddings", f"{start}.patch_embeddings.projection"
             ),
             *each_layer(block, config.layers),
@@ -116,54 +100,3 @@ class HuggingFaceViT(Format):
             *with_biases(same, "output", "classifier"),
         ]
         return Dialect(rules, prefixes=("vit.",), leftovers=(r"(^|\.)pooler\.",), optional=("output.",))
-
-
-class TimmViT(Format):
-    """timm's own names; its files have no config.json of this kind, so the architecture is named by the caller."""
-
-    model_type, family, architecture = "timm", "vit", "VisionTransformer"
-
-    def read_config(self, values: dict) -> ViTConfig:
-        """The config.json that timm puts beside its weights: an architecture's name and what differs from it."""
-        name = str(values.get("architecture"))
-        match = re.match(r"vit_(tiny|small|base|large|huge)_patch(\d+)_(\d+)(\.|$)", name)
-        if match is None:
-            raise ClearheadError(f"config.json: timm's architecture {name!r} is not a plain ViT that clearhead reads")
-        data = values.get("pretrained_cfg") or {}
-        pool = values.get("global_pool", data.get("global_pool", "token"))
-        changes = dict(values.get("model_args") or {})
-        known = {
-            "img_size": "image",
-            "num_classes": "num_classes",
-            "patch_size": "patch",
-            "class_token": "",
-            "global_pool": "",
-        }
-        for field in changes.keys() - known.keys():
-            raise ClearheadError(
-                f"config.json: model_args has {field} = {changes[field]!r}, which clearhead does not know"
-            )
-        pooled = {"pooling": "mean", "final_norm": "pooled"} if changes.get("global_pool", pool) == "avg" else {}
-        chosen = {known[field]: _size(value) for field, value in changes.items() if known[field]}
-        classes = values.get("num_classes", data.get("num_classes", 1000))
-        shape = {"image": int(match[3]), "patch": int(match[2]), "num_classes": classes} | TIMM_SIZES[match[1]]
-        return ViTConfig(**(shape | pooled | chosen))
-
-    def dialect(self, config: ViTConfig) -> Dialect:
-        at, ours = "blocks.{}", "encoder.blocks.{}"
-        block = [
-            *with_biases(same, f"{ours}.attention_norm", f"{at}.norm1"),
-            *with_biases(same, f"{ours}.attention.qkv", f"{at}.attn.qkv", bias=config.qkv_bias),
-            *with_biases(same, f"{ours}.attention.out", f"{at}.attn.proj"),
-            *with_biases(same, f"{ours}.feed_forward_norm", f"{at}.norm2"),
-            *with_biases(same, f"{ours}.feed_forward.up", f"{at}.mlp.fc1"),
-            *with_biases(same, f"{ours}.feed_forward.down", f"{at}.mlp.fc2"),
-        ]
-        on_tokens = config.final_norm == "tokens"
-        rules = [
-            *_frame(config, "cls_token", "pos_embed", "patch_embed.proj"),
-            *each_layer(block, config.layers),
-            *(with_biases(same, "encoder.norm", "norm") if on_tokens else with_biases(same, "pooled_norm", "fc_norm")),
-            *with_biases(same, "output", "head"),
-        ]
-        return Dialect(rules, optional=("output.",))

@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from ..convert import described, open_weights, read_json, read_state, recognise, write_safetensors, write_state
-from ..convert.formats import OWN, TIMM, hugging_face_format
 from ..convert.rules import Dialect
 from ..convert.tensors import Weights
 from ..errors import ClearheadError, near
-from ..models import FAMILIES, Config, Family, Model, Origin, find, names
-from ..models.registry import as_device, as_dtype, on_meta
+from ..models import FAMILIES, Family, Model, Origin, names
+from ..models.registry import as_device, as_dtype, refuse_if_too_large
 from .adapt import adapted
+from .bare_file import named
 from .hub import downloaded
+from .skeleton import check_depth, skeleton
 
 log = logging.getLogger("clearhead")
 
@@ -34,60 +35,55 @@ def load(
 
     path     a folder with config.json; a bare weights file with `arch`; `hf:owner/name` fetches from the hub
     dtype    what the weights become; "auto" keeps the file's own
-    changes  fields of the config that are to differ, such as num_classes or image of a ViT: what is made new is said
+    changes  num_classes or image of a ViT, where they are to differ from the file's: what is made new is said;
+             with `arch`, other fields say how the file's architecture differs from the name's
     """
     place = Path(downloaded(str(path)) if str(path).startswith("hf:") else path)
-    if not place.exists():
+    if not os.path.exists(place):
         known = " (that is a model's name: `create` makes it with random weights)" if str(path) in names() else ""
         raise ClearheadError(f"there is no folder, file or model '{path}'{known or near(str(path), names())}")
+    goes_to, becomes = as_device(device), None if dtype == "auto" else as_dtype(dtype)
     weights = open_weights(place)
-    family, config, dialect = _architecture(place, weights, arch)
-    skeleton = on_meta(family, config)
-    state, notes = read_state(weights, dialect, skeleton)
-    model = on_meta(family, config.with_changes(**changes))
-    state, more = adapted(state, config, model)
+    family, config, dialect = _described(place, weights) if arch is None else named(arch, weights, changes)
+    state, notes = read_state(weights, dialect, skeleton(family, config))
+    model = skeleton(family, config.with_changes(**changes))
+    state, more = adapted(state, config, model, changes)
     for note in (*notes, *more):
         log.warning("%s: %s", path, note)
-    kind = next(iter(state.values())).dtype if dtype == "auto" else as_dtype(dtype)
-    model.load_state_dict({name: tensor.to(kind) for name, tensor in state.items()}, assign=True)
+    becomes = becomes or next(iter(state.values())).dtype
+    refuse_if_too_large(str(path), model.to(becomes))
+    model.load_state_dict({name: tensor.to(becomes) for name, tensor in state.items()}, assign=True)
     model.reset_buffers()
     model.origin = Origin(place.name, folder=str(place), notes=(*notes, *more))
-    return model.to(as_device(device), kind).eval()
+    return model.to(goes_to, becomes).eval()
 
 
-def _architecture(place: Path, weights: Weights, arch: str | None) -> tuple[Family, Any, Dialect]:
-    """Family, config and tensor names: from config.json where there is one, else from the name the caller gives."""
-    config_file = (place if place.is_dir() else place.parent) / "config.json"
-    if arch is None:
-        if not config_file.exists():
-            raise ClearheadError(f"{place} has no config.json beside it: name its architecture, as in arch='vit-b16'")
-        name, format, config = recognise(read_json(config_file))
-        return FAMILIES[name], config, format.dialect(config)
-    family, config = find(arch)
-    return family, config, _dialect_of_bare_file(family, config, weights)
-
-
-def _dialect_of_bare_file(family: Family, config: Config, weights: Weights) -> Dialect:
-    """Whose names a bare file uses: the dialect that knows most of them."""
-    model = on_meta(family, config)
-    theirs, _ = hugging_face_format(model)
-    formats = [OWN[family.name], *([theirs] if theirs else []), *([TIMM] if TIMM.family == family.name else [])]
-    dialects = [format.dialect(config) for format in formats]
-    return max(dialects, key=lambda dialect: sum(name in weights for rule in dialect.rules for name in rule.theirs))
+def _described(place: Path, weights: Weights) -> tuple[Family, Any, Dialect]:
+    """Family, config and tensor names by the config.json beside the weights."""
+    file = (place if place.is_dir() else place.parent) / "config.json"
+    if not file.exists():
+        raise ClearheadError(f"{place} has no config.json beside it: name its architecture, as in arch='vit-b16'")
+    name, format, config = recognise(read_json(file))
+    check_depth(config, weights)
+    config = format.settled(config, weights)
+    return FAMILIES[name], config, format.dialect(config)
 
 
 def save(model: Model, folder: str | os.PathLike[str], **parts: Any) -> Path:
     """Write config.json and model.safetensors, and `parts` that save themselves (tokenizer, preprocessor).
 
-    GPT-2, GPT and ViT are written in Hugging Face's form where it can say them; transformers then loads the folder.
+    What Hugging Face's form can say is written in it, and transformers loads the folder; the rest is in our own form.
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     values, dialect = described(model)
-    write_safetensors(place / "model.safetensors", write_state(model, dialect), {"format": "pt"})
     aside = place / "config.json.part"
-    aside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    aside.replace(place / "config.json")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        write_safetensors(place / "model.safetensors", write_state(model, dialect), {"format": "pt"})
+        aside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        aside.replace(place / "config.json")
+    except OSError as problem:
+        raise ClearheadError(f"{place} could not be written: {problem.strerror}") from None
     for part in parts.values():
         part.save(place)
     model.origin = replace(model.origin, folder=str(place))

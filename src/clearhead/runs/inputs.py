@@ -1,12 +1,15 @@
 """What turns words and pictures into a model's inputs: the tokenizer or preprocessor of a run or a name."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from ..convert import read_json
 from ..data import Preprocessor, Tokenizer, character_tokenizer, deck_tokenizer, read_preprocessor, read_tokenizer
 from ..errors import ClearheadError
 from ..models import Model, names
 from ..models.vit import ViTConfig
+from .hub import downloaded
 
 BUILT_IN = {"deck": deck_tokenizer, "gpt-nano": lambda: character_tokenizer("ABC")}
 
@@ -19,16 +22,22 @@ def tokenizer(source: str | os.PathLike[str] | Model) -> Tokenizer:
         return BUILT_IN[str(source)]()
     if str(source) in names():
         raise ClearheadError(f"the name {source} comes without a vocabulary: give a folder that has one")
-    place = Path(source)
+    place = Path(downloaded(str(source)) if str(source).startswith("hf:") else source)
     return read_tokenizer(place if place.is_dir() or place.name.startswith("tokenizer") else place.parent)
 
 
 def preprocessor(model: Model) -> Preprocessor:
-    """The preprocessor saved beside a model's weights, else the plain one: its resolution, pixels from -1 to 1."""
-    folder = model.origin.folder
-    if folder is not None and (Path(folder) / "preprocessor_config.json").exists():
-        return read_preprocessor(folder)
+    """What makes pictures fit a model: as the files beside its weights say, else its size with pixels from -1 to 1."""
     config = model.config
     if not isinstance(config, ViTConfig):
         raise ClearheadError(f"a {model.family} model takes no pictures")
-    return Preprocessor(resize=config.image)
+    said = _preprocessor_beside(model.origin.folder) or Preprocessor(resize=config.image)
+    return said if said.shape == config.image else replace(said, resize=config.image, crop=None)
+
+
+def _preprocessor_beside(weights: str | None) -> Preprocessor | None:
+    if weights is None:
+        return None
+    folder = Path(weights) if Path(weights).is_dir() else Path(weights).parent
+    by_timm = (folder / "config.json").exists() and "pretrained_cfg" in read_json(folder / "config.json")
+    return read_preprocessor(folder) if by_timm or (folder / "preprocessor_config.json").exists() else None
