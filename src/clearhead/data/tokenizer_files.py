@@ -1,7 +1,8 @@
 """Readers for the tokenizer files that models come with.
 
-Read are `tokenizer.json` and GPT-2's two files under both their names (`vocab.json` + `merges.txt`, and OpenAI's
-`encoder.json` + `vocab.bpe`). Which token has which role is taken from the files beside it, in this order:
+Read are `tokenizer.json`; BERT's `vocab.txt`; T5's `spiece.model`; Marian's `source.spm` + `target.spm` + `vocab.json`;
+and the two files of GPT-2 and GPT under both their names (`vocab.json` + `merges.txt`, and OpenAI's `encoder.json` +
+`vocab.bpe`). Which token has which role is taken from the files beside it, in this order:
 `tokenizer_config.json`, `special_tokens_map.json`, the ids in `config.json`, and last the customary spellings.
 Only files with these fixed names are opened: a path that stands in one of them is never followed.
 """
@@ -11,28 +12,40 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from clearhead.data.files import naming, read_json, read_optional_json, read_text
+from clearhead.data.sentencepieces import MARIAN_FILES, SIDES, read_marian, read_t5
 from clearhead.data.tokenizers import BYTE_LETTERS, ROLES, Tokenizer, check_unicode, first_line
-from clearhead.errors import ClearheadError
+from clearhead.data.wordpiece import read_wordpiece
+from clearhead.errors import ClearheadError, near
+
+TWO_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
 
-def read_tokenizer(path: str | PathLike[str]) -> Tokenizer:
-    """The tokenizer of a model's folder, or of a `tokenizer.json` file."""
+def read_tokenizer(path: str | PathLike[str], side: str = "source") -> Tokenizer:
+    """The tokenizer of a model's folder, or of a `tokenizer.json` file.
+
+    `side` chooses between the two, "source" and "target", that a translation model may have; most models have one.
+    """
     path = Path(path)
+    if side not in SIDES:
+        raise ClearheadError(f"no side {side!r} of a tokenizer: there are {' and '.join(SIDES)}{near(side, SIDES)}")
     if path.is_file():
         return _with_roles(_read_backend(path), path.parent)
     if not path.is_dir():
         raise ClearheadError(f"{path} does not exist: give a model's folder or a tokenizer.json")
-    if (path / "tokenizer.json").exists():
-        return _with_roles(_read_backend(path / "tokenizer.json"), path)
-    pairs = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-    for vocabulary, merges in pairs:
+    if all((path / name).exists() for name in MARIAN_FILES):
+        return read_marian(path, side)
+    one_file = {"tokenizer.json": _read_backend, "vocab.txt": _read_wordpiece, "spiece.model": read_t5}
+    for name, read in one_file.items():
+        if (path / name).exists():
+            return _with_roles(read(path / name), path)
+    for vocabulary, merges in TWO_FILES:
         if (path / vocabulary).exists() and (path / merges).exists():
-            return _with_roles(_read_byte_level(path / vocabulary, path / merges), path)
-    wanted = ["tokenizer.json", *(" + ".join(pair) for pair in pairs)]
+            return _with_roles(_read_merged(path / vocabulary, path / merges), path)
+    wanted = [*one_file, *(" + ".join(names) for names in (MARIAN_FILES, *TWO_FILES))]
     raise ClearheadError(f"{path} has no tokenizer: looked for {', '.join(wanted)}")
 
 
@@ -48,6 +61,15 @@ def _read_backend(path: Path) -> Backend:
     return backend
 
 
+def _read_wordpiece(path: Path) -> Backend:
+    try:
+        return read_wordpiece(path)
+    except ClearheadError:
+        raise
+    except ValueError as error:  # from the library: a token that can't stand in the template around a text
+        raise ClearheadError(f"{path} and the tokens named beside it don't go together: {first_line(error)}") from None
+
+
 def _check_template(processor: dict[str, Any], backend: Backend, path: Path) -> None:
     """The library aborts where it should raise if the template around a text names a token that is not defined."""
     for inner in processor.get("processors", []):
@@ -60,27 +82,44 @@ def _check_template(processor: dict[str, Any], backend: Backend, path: Path) -> 
         raise ClearheadError(f"{path} puts tokens around a text that it does not have: {', '.join(sorted(missing))}")
 
 
-def _read_byte_level(vocabulary_file: Path, merges_file: Path) -> Backend:
-    """GPT-2's own form: a vocabulary over 256 letters that stand for bytes, and the list of merges in their order."""
+def _read_merged(vocabulary_file: Path, merges_file: Path) -> Backend:
+    """A vocabulary, and the list of merges in their order: GPT-2's form over bytes, or GPT's over letters."""
     vocabulary = read_json(vocabulary_file)
     numbers = list(vocabulary.values())
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise ClearheadError(
             f"{vocabulary_file} is not a vocabulary: its values must be 0 to {len(numbers) - 1}, each once"
         )
-    if missing := BYTE_LETTERS.keys() - vocabulary.keys():
+    over_letters = "<unk>" in vocabulary and any(token.endswith("</w>") for token in vocabulary)
+    missing = BYTE_LETTERS.keys() - vocabulary.keys()
+    if missing and not over_letters:
         raise ClearheadError(
             f"{vocabulary_file} is not GPT-2's byte-level form: {len(missing)} of its 256 byte letters are missing"
         )
     merges = _read_merges(merges_file)
     try:
-        backend = Backend(models.BPE(vocab=vocabulary, merges=merges))
+        return _over_letters(vocabulary, merges) if missing else _over_bytes(vocabulary, merges)
     except Exception as error:  # the library raises nothing narrower
         raise ClearheadError(f"{merges_file} does not fit {vocabulary_file.name}: {first_line(error)}") from None
+
+
+def _over_bytes(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> Backend:
+    """GPT-2's: 256 letters stand for bytes, and every text can be said."""
+    backend = Backend(models.BPE(vocab=vocabulary, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
     backend.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     if "<|endoftext|>" in vocabulary:
         backend.add_special_tokens(["<|endoftext|>"])
+    return backend
+
+
+def _over_letters(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> Backend:
+    """GPT's: lower case, split as BERT splits, and a word's last piece ends in </w>."""
+    backend = Backend(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)  # pyright: ignore[reportAttributeAccessIssue]
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # pyright: ignore[reportAttributeAccessIssue]
+    backend.decoder = decoders.BPEDecoder(suffix="</w>")  # pyright: ignore[reportAttributeAccessIssue]
+    backend.add_special_tokens(["<unk>"])
     return backend
 
 

@@ -14,8 +14,11 @@ from .hub import downloaded
 BUILT_IN = {"deck": deck_tokenizer, "gpt-nano": lambda: character_tokenizer("ABC")}
 
 
-def tokenizer(source: str | os.PathLike[str] | Model) -> Tokenizer:
-    """The tokenizer of a run folder, a foreign folder, a name that has one built in, or a model from any of these."""
+def tokenizer(source: str | os.PathLike[str] | Model, side: str = "source") -> Tokenizer:
+    """The tokenizer of a run folder, a foreign folder, a name that has one built in, or a model from any of these.
+
+    side  "source" or "target", where a translator writes two languages with two vocabularies (Marian)
+    """
     if isinstance(source, Model):
         source = source.origin.folder or source.origin.name
     if str(source) in BUILT_IN:
@@ -23,7 +26,7 @@ def tokenizer(source: str | os.PathLike[str] | Model) -> Tokenizer:
     if str(source) in names():
         raise ClearheadError(f"the name {source} comes without a vocabulary: give a folder that has one")
     place = Path(downloaded(str(source)) if str(source).startswith("hf:") else source)
-    return read_tokenizer(place if place.is_dir() or place.name.startswith("tokenizer") else place.parent)
+    return read_tokenizer(place if place.is_dir() or place.name.startswith("tokenizer") else place.parent, side)
 
 
 def preprocessor(model: Model) -> Preprocessor:

@@ -91,13 +91,14 @@ def _pair(model: Model, source: Any = EXAMPLE_PAIR[0], target: Any = EXAMPLE_PAI
     """Source and target; the target begins with the token that starts it, as in training."""
     texts = {"source": str(source), "target": str(target)}
     tok, note = _vocabulary(model, *texts.values())
+    toks = {"source": tok, "target": tok if note else tokenizer(model, side="target")}
     starts = (model.start_token, tok.special.get("bos"), tok.special.get("pad"))
     start = [number for number in starts if number is not None][:1]
-    ids = {"source": tok.ids(texts["source"]), "target": start + tok.ids(texts["target"], special=False)}
+    ids = {"source": tok.ids(texts["source"]), "target": start + toks["target"].ids(texts["target"], special=False)}
     for side, numbers in ids.items():
         table: Tensor = model.get_submodule(f"{side}.tokens").weight  # pyright: ignore[reportAssignmentType]
         _known(numbers, len(table))
-    tokens = {f"{side}_tokens": tok.pieces(numbers) for side, numbers in ids.items()}
+    tokens = {f"{side}_tokens": toks[side].pieces(numbers) for side, numbers in ids.items()}
     tensors = tuple(torch.tensor([numbers], device=model.device) for numbers in ids.values())
     return Prepared(tensors, texts | tokens | note)
 
