@@ -155,9 +155,10 @@ class _Machine:
         self.stack[-1].extend(items)
 
     def storage(self, identity: Any) -> None:
-        tag, name, key, _device, count, *view = identity
+        tag, name, key, device, count, *view = identity
         dtype = STORAGES.get(name.path) if isinstance(name, Name) else None
-        if tag != "storage" or dtype is None or not isinstance(key, str) or not is_whole_list([count]) or any(view):
+        texts = isinstance(key, str) and isinstance(device, str)
+        if tag != "storage" or dtype is None or not texts or not is_whole_list([count]) or any(view):
             raise ValueError("it refers to data that is not a plain storage")
         storage = Storage(dtype, key, count)
         if self.storages.setdefault(key, storage) != storage:

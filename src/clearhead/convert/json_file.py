@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ def shown(text: object, limit: int = 240) -> str:
 def quoted(name: object) -> str:
     """A tensor's or key's name between quotes, fit for a one-line message."""
     return f"'{shown(name, 120)}'"
+
+
+def some(names: Sequence[object]) -> str:
+    """The first few of many names, for a one-line message."""
+    return ", ".join(map(quoted, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def read_json(path: Path) -> dict[str, Any]:

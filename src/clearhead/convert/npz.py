@@ -146,7 +146,7 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, Any], int]:
 
 
 def _fill(stream: IO[bytes], target: np.ndarray) -> None:
-    """Read exactly `target` from the stream, a chunk at a time; reaching the end makes zipfile check the sum."""
+    """Read exactly `target` from the stream, a chunk at a time. At its end zipfile checks the sum."""
     position = 0
     while position < len(target):
         chunk = stream.read(min(CHUNK, len(target) - position))
@@ -154,5 +154,3 @@ def _fill(stream: IO[bytes], target: np.ndarray) -> None:
             raise EOFError(f"it ends after {position} bytes")
         target[position : position + len(chunk)] = np.frombuffer(chunk, np.uint8)
         position += len(chunk)
-    if stream.read(1):
-        raise EOFError("it goes on after its declared end")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import ClearheadError
 from .inert_pickle import View, interpret, kind
-from .json_file import quoted, shown
+from .json_file import quoted, shown, some
 from .mapped import MappedFile, checked_shape
 from .npz import ZIP_FAULTS
 
@@ -62,10 +62,8 @@ def _state_dict(root: Any, label: str) -> tuple[dict[Any, Any], list[str]]:
     notes: list[str] = []
     for wrapper in WRAPPERS:
         if isinstance(root, dict) and isinstance(root.get(wrapper), dict):
-            aside = ", ".join(quoted(key) for key in root if key != wrapper)
-            notes.append(
-                f"{label}: the weights are under {quoted(wrapper)}" + (f"; left aside: {aside}" if aside else "")
-            )
+            aside = some([key for key in root if key != wrapper])
+            notes.append(f"{label}: the weights are under '{wrapper}'" + (f"; left aside: {aside}" if aside else ""))
             root = root[wrapper]
             break
     if not isinstance(root, dict):
@@ -128,7 +126,8 @@ def _stored_span(member: zipfile.ZipInfo, file: MappedFile) -> tuple[int, int]:
     """First and last byte of a member's content. torch never compresses, so nothing is ever unpacked."""
     local = file.map[member.header_offset : member.header_offset + 30]
     start = member.header_offset + 30 + int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-    if member.compress_type != zipfile.ZIP_STORED or not local.startswith(b"PK\x03\x04"):
+    stored = member.compress_type == zipfile.ZIP_STORED and local.startswith(b"PK\x03\x04")
+    if not stored or member.header_offset < 0:
         raise ClearheadError(f"{file.label}: {quoted(member.filename)} is not stored the way torch.save does it")
     if start + member.file_size > file.size:
         raise ClearheadError(f"{file.label} is truncated: {quoted(member.filename)} ends beyond the file")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ClearheadError
-from .json_file import quoted, read_json, shown
+from .json_file import quoted, read_json, shown, some
 from .mapped import MappedFile
 from .npz import read_npz
 from .pickles import read_pickle
@@ -148,7 +148,7 @@ def _open_shards(index: Path) -> Weights:
                 )
             places[name], stored[name] = shard, part.stored[name]
         if extra:
-            notes.append(f"{shown(shards[shard])} holds {len(extra)} tensors that the index lacks: {_some(extra)}")
+            notes.append(f"{shown(shards[shard])} holds {len(extra)} tensors that the index lacks: {some(extra)}")
     return Weights(index, stored, {name: shards[places[name]] for name in stored}, notes)
 
 
@@ -175,10 +175,6 @@ def _leaves_the_folder(name: str) -> bool:
         or ".." in PurePosixPath(name).parts
         or PureWindowsPath(name).drive != ""
     )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(quoted(name) for name in names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def write_safetensors(
