@@ -181,16 +181,14 @@ def main() -> None:
     torch.manual_seed(0)
     measured = []
     for row in ROWS:
-        print(f"measuring {row.name} ...", file=sys.stderr, flush=True)
         measured.append(measure(row, 3 if options.quick else options.rounds))
+        print(verdict(measured[-1]), file=sys.stderr, flush=True)
     every = [result for results in measured for result in results]
     if options.json:
         print(json.dumps([asdict(result) for result in every], indent=1))
         return
-    print(
-        table(["forward pass, CPU, two threads, fp32", "ms", "speed [95%]", "peak MiB"], [line(one) for one in every])
-    )
-    print("\n".join(verdict(results) for results in measured))
+    header = ["forward pass, CPU, two threads, fp32", "ms", "speed [95%]", "peak MiB"]
+    print(table(header, [line(result) for result in every]))
 
 
 if __name__ == "__main__":

@@ -189,8 +189,8 @@ def main() -> None:
     for compiled in (False, True):
         for work, make in WORKS.items():
             name = f"{work}, {'compiled' if compiled else 'eager'}"
-            print(f"measuring {name} ...", file=sys.stderr, flush=True)
             results.append(measure(name, make, compiled, rounds, at_most))
+            print(f"{name}: {results[-1].ratio} after {results[-1].rounds} rounds", file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps([{**asdict(result), "verdict": result.verdict} for result in results], indent=1))
         return

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from ..errors import ClearheadError
-from . import models, trace
+from . import convert, embed, export, models, similar, trace
 
 app = typer.Typer(
     name="clearhead",
@@ -17,6 +17,10 @@ app = typer.Typer(
 )
 app.command("models")(models.command)
 app.command("trace")(trace.command)
+app.command("embed")(embed.command)
+app.command("similar")(similar.command)
+app.command("convert")(convert.command)
+app.command("export")(export.command)
 
 
 def main() -> None:

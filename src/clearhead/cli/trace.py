@@ -11,7 +11,7 @@ from rich.markup import escape
 from ..errors import ClearheadError
 from ..models import Model, create, names
 from ..runs import load
-from ..tasks import record
+from ..tasks import record, row_tokens
 from ..trace import Trace
 from .matrix import as_json_values, drawn, meaning_of
 
@@ -22,7 +22,12 @@ def command(
     model: Annotated[
         str, typer.Argument(help="A model's name (random weights), a run folder or a Hugging Face folder.")
     ],
-    text: Annotated[str | None, typer.Option(help="The text to run; the decks' sentence unless given.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="The text to run, or the source of a pair; the decks' sentence unless given.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The target that an encoder-decoder is given beside --text.")
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="The picture to run, for a ViT; a sample photograph unless given.")
     ] = None,
@@ -44,7 +49,7 @@ def command(
     Example: `clearhead trace deck --text "This is Computer Vision Class" --site '*.attention.*'`
     """
     built = _model(model, seed, device)
-    given = _input(built, text, image)
+    given = _input(built, {"--text": text, "--target": target, "--image": image})
     trace = record(built, given, sites=site or "*", max_bytes=int(max_gb * 1e9))
     if out is not None:
         trace.save(out)
@@ -62,23 +67,33 @@ def _model(name: str, seed: int, device: str) -> Model:
     )
 
 
-def _input(model: Model, text: str | None, image: Path | None) -> str | Path | None:
-    takes, gives = ("image", text) if model.family == "vit" else ("text", image)
-    if gives is not None:
-        raise ClearheadError(f"a {model.family} model takes --{takes}, not --{'text' if takes == 'image' else 'image'}")
-    return image if takes == "image" else text
+OPTIONS = {"text": "--text", "source": "--text", "target": "--target", "image": "--image"}
+
+
+def _input(model: Model, given: dict[str, Any]) -> Any:
+    """The options that the model takes, all or none of them; another one is an error."""
+    wanted = [OPTIONS[part] for part in model.takes]
+    values = tuple(given[option] for option in wanted)
+    for option, value in given.items():
+        if value is not None and option not in wanted:
+            raise ClearheadError(f"a {model.family} model takes {' and '.join(wanted)}, not {option}")
+    if values.count(None) == len(values):
+        return None
+    if None in values:
+        raise ClearheadError(f"a {model.family} model takes {' and '.join(wanted)} together: give both")
+    return values[0] if len(values) == 1 else values
 
 
 def _print(model: Model, trace: Trace, out: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{model.origin}[/bold], {model.parameter_count:,} parameters, {trace.about['path']} path")
-    for key in ("text", "image", "note"):
+    for key in ("text", "source", "target", "image", "note"):
         if key in trace.about:
             console.print(f"{key}: {escape(str(trace.about[key]))}")
     for name, value in trace.items():
         shape = " x ".join(map(str, value.shape))
         console.print(f"\n[bold cyan]{name}[/bold cyan]  {shape}  [dim]{meaning_of(model.family, name)}[/dim]")
-        for line in drawn(value, trace.about.get("tokens"), console.width - 2):
+        for line in drawn(value, row_tokens(trace.about, name), console.width - 2):
             console.print("  " + line, markup=False)
     for name, shape in trace.left_out.items():
         console.print(f"left out: {name}, shape {shape} (--max-gb)")

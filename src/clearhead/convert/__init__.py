@@ -1,7 +1,7 @@
 """Foreign checkpoints in and out. At the bottom: reading other people's weight files without trusting them."""
 
+from ..files import read_json
 from .formats import described, hugging_face_format, recognise
-from .json_file import read_json
 from .rules import read_state, write_state
 from .tensors import Weights, open_weights, write_safetensors
 

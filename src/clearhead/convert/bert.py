@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from ..errors import ClearheadError
+from ..errors import ClearheadError, shown
 from ..models.bert import PARTS, WITH_CLASSES, BERTConfig
 from .fields import Field, Fields, activation
 from .format import Format
-from .json_file import shown
 from .rules import Dialect, Rule, each_layer, same, stacked, with_biases
 
 ARCHITECTURES = {

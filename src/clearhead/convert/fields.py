@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..errors import ClearheadError, near
-from .json_file import quoted, shown
+from ..errors import ClearheadError, near, quoted, shown
 
 ACTIVATIONS_IN = {
     "gelu_new": "gelu-tanh",

@@ -3,13 +3,12 @@
 from dataclasses import fields
 from typing import Any
 
-from ..errors import ClearheadError, near
+from ..errors import ClearheadError, near, shown
 from ..models import FAMILIES, Config, Model
 from .bert import BERTFormat
 from .fields import check_kind
 from .format import Format
 from .gpt import GPT1Format, GPT2Format
-from .json_file import shown
 from .marian import MarianFormat
 from .rules import Dialect, same
 from .t5 import T5Format

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..errors import ClearheadError
-from .json_file import quoted, shown
+from ..errors import ClearheadError, quoted, shown
 from .mapped import is_whole_list
 
 MAX_PICKLE_BYTES = 4 * 2**20  # a tensor's description takes some hundred

@@ -10,8 +10,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from ..errors import ClearheadError
-from .json_file import shown
+from ..errors import ClearheadError, shown
 
 MAX_DIMENSIONS = 64  # torch's own limit for arithmetic
 

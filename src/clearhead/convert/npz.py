@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ClearheadError
-from .json_file import quoted, shown
+from ..errors import ClearheadError, quoted, shown
 from .mapped import checked_file, checked_shape
 
 MAX_UNPACKED_RATIO = 16  # trained weights hardly compress; a zip bomb does so a thousandfold

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ClearheadError
+from ..errors import ClearheadError, quoted, shown, some
 from .inert_pickle import View, interpret, kind
-from .json_file import quoted, shown, some
 from .mapped import MappedFile, checked_shape
 from .npz import ZIP_FAULTS
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..errors import ClearheadError
-from .json_file import MAX_JSON_BYTES, parse_object, quoted, shown
+from ..errors import ClearheadError, quoted, shown
+from ..files import MAX_JSON_BYTES, parse_object
 from .mapped import MappedFile, checked_shape, is_whole_list
 
 METADATA = "__metadata__"

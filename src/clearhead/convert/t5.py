@@ -4,11 +4,10 @@ from typing import Any
 
 import torch
 
-from ..errors import ClearheadError
+from ..errors import ClearheadError, quoted
 from ..models.t5 import T5Config
 from .fields import ACTIVATIONS_OUT, Field, Fields, activation
 from .format import Format
-from .json_file import quoted
 from .rules import Dialect, Rule, each_layer, same, stacked
 from .tensors import Weights
 

@@ -17,8 +17,8 @@ from typing import BinaryIO, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import ClearheadError
-from .json_file import quoted, read_json, shown, some
+from ..errors import ClearheadError, quoted, shown, some
+from ..files import read_json
 from .mapped import MappedFile
 from .npz import read_npz
 from .pickles import read_pickle

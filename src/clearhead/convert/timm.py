@@ -3,10 +3,9 @@
 import re
 from typing import Any
 
-from ..errors import ClearheadError
+from ..errors import ClearheadError, quoted, shown
 from ..models.vit import ViTConfig
 from .format import Format
-from .json_file import quoted, shown
 from .rules import Dialect, each_layer, same, with_biases
 from .vit import frame, size
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from clearhead.data.files import naming, read_json, read_optional_json, write_json
-from clearhead.data.pictures import Picture, open_picture
-from clearhead.errors import ClearheadError, near
+from ..errors import ClearheadError, near
+from ..files import naming, read_json, read_optional_json, write_json
+from .pictures import Picture, open_picture
 
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # a filter's place is Pillow's number for it
 LARGEST_EDGE = 8192

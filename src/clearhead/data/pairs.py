@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearhead.data.files import read_text
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
+from ..files import read_text
 
 FOLDER_VARIABLE = "CLEARHEAD_DATA"
 SHOWN = 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

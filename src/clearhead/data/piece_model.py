@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from clearhead.data.files import naming
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
+from ..files import naming
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM = 1

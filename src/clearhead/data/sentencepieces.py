@@ -14,10 +14,10 @@ from typing import Any
 from tokenizers import AddedToken, Encoding, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
-from clearhead.data.files import naming, read_json, read_optional_json, write_json
-from clearhead.data.piece_model import CONTROL, UNIGRAM, USER_DEFINED, PieceModel, read_piece_model
-from clearhead.data.tokenizers import Tokenizer, check_unicode, first_line
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
+from ..files import naming, read_json, read_optional_json, write_json
+from .piece_model import CONTROL, UNIGRAM, USER_DEFINED, PieceModel, read_piece_model
+from .tokenizers import Tokenizer, check_unicode, first_line
 
 MARIAN_FILES = ("source.spm", "target.spm", "vocab.json")
 SIDES = ("source", "target")

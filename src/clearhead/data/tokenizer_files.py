@@ -15,11 +15,11 @@ from typing import Any
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from clearhead.data.files import naming, read_json, read_optional_json, read_text
-from clearhead.data.sentencepieces import MARIAN_FILES, SIDES, read_marian, read_t5
-from clearhead.data.tokenizers import BYTE_LETTERS, ROLES, Tokenizer, check_unicode, first_line
-from clearhead.data.wordpiece import read_wordpiece
-from clearhead.errors import ClearheadError, near
+from ..errors import ClearheadError, near
+from ..files import naming, read_json, read_optional_json, read_text
+from .sentencepieces import MARIAN_FILES, SIDES, read_marian, read_t5
+from .tokenizers import BYTE_LETTERS, ROLES, Tokenizer, check_unicode, first_line
+from .wordpiece import read_wordpiece
 
 TWO_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 

@@ -10,8 +10,8 @@ import torch
 from tokenizers import AddedToken, Encoding, decoders
 from tokenizers import Tokenizer as Backend
 
-from clearhead.data.files import write_json, write_text
-from clearhead.errors import ClearheadError, near
+from ..errors import ClearheadError, near
+from ..files import write_json, write_text
 
 # Every role a special token can have, and how such a token is customarily spelt.
 ROLES: dict[str, tuple[str, ...]] = {

@@ -10,8 +10,8 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from clearhead.data.files import read_optional_json, read_text
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
+from ..files import read_optional_json, read_text
 
 SPECIAL = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 NEEDED = ("unk", "cls", "sep")

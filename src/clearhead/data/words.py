@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from clearhead.data.tokenizers import Tokenizer, check_unicode
-from clearhead.errors import ClearheadError
+from ..errors import ClearheadError
+from .tokenizers import Tokenizer, check_unicode
 
 # Letters with their marks (Devanagari writes its vowels as marks, and joins with U+200C and U+200D), apostrophes
 # inside a word, and every other visible character by itself.

@@ -126,7 +126,7 @@ class PatchInput(nn.Module):
         patches = tap("patches", self.patches(tap("image", images)).to(self.project.weight.dtype))
         x = tap("projected", self.project(patches))
         if self.class_token is not None:
-            x = tap("tokens", torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], 1))
+            x = tap("tokens", torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1))
         if self.positions is not None:
             x = tap("summed", x + tap("positions", self.positions(x.shape[1])))
         return to_working_type(dropped(x, self.dropout, self.training))

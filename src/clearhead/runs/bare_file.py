@@ -7,6 +7,7 @@ from typing import Any
 from ..convert import hugging_face_format
 from ..convert.format import Format
 from ..convert.formats import OWN, TIMM
+from ..convert.google import GOOGLE
 from ..convert.rules import Dialect, names_in
 from ..convert.tensors import Weights
 from ..errors import ClearheadError
@@ -26,7 +27,7 @@ def named(arch: str, weights: Weights, changes: Mapping[str, Any]) -> tuple[Fami
     check_depth(config, weights)
     format = _whose_names(family, config, weights)
     config = format.settled(config, weights)
-    if isinstance(config, ViTConfig):
+    if isinstance(config, ViTConfig) and format is not GOOGLE:  # which settles all of it
         config = _as_in_file(config, weights, format.dialect(config), changes.get("image"))
     return family, config, format.dialect(config)
 
@@ -34,7 +35,7 @@ def named(arch: str, weights: Weights, changes: Mapping[str, Any]) -> tuple[Fami
 def _whose_names(family: Family, config: Config, weights: Weights) -> Format:
     """The format that knows most of the names in the file."""
     theirs, _ = hugging_face_format(skeleton(family, config))
-    formats: list[Format] = [*([theirs] if theirs else []), *([TIMM] if family.name == TIMM.family else [])]
+    formats: list[Format] = [*([theirs] if theirs else []), *([TIMM, GOOGLE] if family.name == TIMM.family else [])]
     formats.append(OWN[family.name])
     known = {format: _known_names(weights, format.dialect(config)) for format in formats}
     best = max(formats, key=lambda format: known[format])

@@ -44,7 +44,7 @@ def load(
         raise ClearheadError(f"there is no folder, file or model '{path}'{known or near(str(path), names())}")
     goes_to, becomes = as_device(device), None if dtype == "auto" else as_dtype(dtype)
     weights = open_weights(place)
-    family, config, dialect = _described(place, weights) if arch is None else named(arch, weights, changes)
+    family, config, dialect = config_of(place, weights) if arch is None else named(arch, weights, changes)
     state, notes = read_state(weights, dialect, skeleton(family, config))
     model = skeleton(family, config.with_changes(**changes))
     state, more = adapted(state, config, model, changes)
@@ -58,7 +58,7 @@ def load(
     return model.to(goes_to, becomes).eval()
 
 
-def _described(place: Path, weights: Weights) -> tuple[Family, Any, Dialect]:
+def config_of(place: Path, weights: Weights) -> tuple[Family, Any, Dialect]:
     """Family, config and tensor names by the config.json beside the weights."""
     file = (place if place.is_dir() else place.parent) / "config.json"
     if not file.exists():

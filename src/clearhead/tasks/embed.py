@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data import Tokenizer
-from ..data.files import read_optional_json
 from ..errors import ClearheadError
+from ..files import read_optional_json
 from ..models.bert import BERT
 from ..runs import tokenizer
 from ..trace import underneath

@@ -29,9 +29,9 @@ import safetensors.torch
 import torch
 
 from clearhead import errors
-from clearhead.convert.json_file import read_json
 from clearhead.convert.tensors import open_weights
 from clearhead.errors import ClearheadError
+from clearhead.files import read_json
 
 SRC = Path(errors.__file__).parents[1]
 SECONDS = 5.0

@@ -11,10 +11,10 @@ import safetensors.torch
 import torch
 
 from clearhead import errors
-from clearhead.convert.json_file import MAX_JSON_BYTES, read_json
 from clearhead.convert.safetensors_header import DTYPES
 from clearhead.convert.tensors import open_weights, write_safetensors
 from clearhead.errors import ClearheadError
+from clearhead.files import MAX_JSON_BYTES, read_json
 
 SRC = Path(errors.__file__).parents[1]
 

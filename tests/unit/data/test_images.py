@@ -139,7 +139,7 @@ def test_a_timm_config_that_cannot_be_honoured_is_refused_by_name(config, messag
 def test_a_folder_without_a_preprocessor_is_named(tmp_path):
     with pytest.raises(ClearheadError, match="has no preprocessor_config.json"):
         read_preprocessor(tmp_path)
-    with pytest.raises(ClearheadError, match="missing can't be read"):
+    with pytest.raises(ClearheadError, match="missing is missing"):
         read_preprocessor(tmp_path / "missing")
 
 

@@ -198,7 +198,7 @@ def test_a_model_of_byte_pairs_is_refused(t5: Path):
         ('{"</s>": 0, "<pad>": 1}', "not a Marian vocabulary: it has no <unk>"),
         ('{"\\ud800": 0}', "half a surrogate pair"),
         ("{}", "must be whole numbers from 0, each once"),
-        ("[]", "holds a JSON list"),
+        ("[]", "must hold a JSON object, not a list"),
         ('{"a": 0', "is not valid JSON"),
     ],
 )
