@@ -12,7 +12,8 @@ def with_heads(state: dict[str, Tensor], before: BERTConfig, model: BERT, asked:
     after, wanted = model.config, dict(model.named_parameters())
     same = (before.task, before.num_classes) == (after.task, after.num_classes)
     if not same and _other_classes(state.get("output.weight"), before, after):
-        del state["output.weight"], state["output.bias"]
+        for name in [name for name in state if _part(name) == "output"]:
+            del state[name]
     spare = [name for name in state if name not in wanted and _part(name) in set().union(*PARTS.values())]
     parts = {_part(name) for name in spare}
     for name in spare:
@@ -32,7 +33,7 @@ def with_heads(state: dict[str, Tensor], before: BERTConfig, model: BERT, asked:
 
 def _other_classes(weight: Tensor | None, before: BERTConfig, after: BERTConfig) -> bool:
     """Classes of a text and of a token may have one shape: what a config named for the one can't be the other's."""
-    return weight is not None and (before.task in WITH_CLASSES or len(weight) != after.num_classes)
+    return weight is not None and (before.task in WITH_CLASSES or weight.shape[:1] != (after.num_classes,))
 
 
 def _make_new(state: dict[str, Tensor], missing: set[str], model: BERT) -> None:

@@ -242,6 +242,13 @@ def test_another_tasks_head_of_the_wrong_type_or_shape_is_refused(tmp_path):
     assert "pooler.bias" in refused(folder, task=None)
 
 
+def test_a_spare_classifier_of_no_shape_at_all_is_no_classifier(tmp_path):
+    _, tensors = official(tmp_path / "a")
+    folder = written(tmp_path / "b", tensors | {"classifier.weight": torch.tensor(1.0)}, "BertForMaskedLM")
+    read = clearhead.load(folder, device="cpu", task="classify", num_classes=3)
+    assert "new and random, as the weights have none: output" in read.origin.notes
+
+
 def test_a_lacking_or_unknown_tensor_is_named(tmp_path):
     tensors = their_tensors(stirred(None), tmp_path / "a")
     lacking = {name: t for name, t in tensors.items() if name != "encoder.layer.1.output.dense.bias"}
