@@ -1,6 +1,7 @@
 """`clearhead`: the commands, and what happens when one of them fails."""
 
 import sys
+from typing import Any
 
 import typer
 
@@ -22,16 +23,26 @@ app.command("similar")(similar.command)
 app.command("convert")(convert.command)
 app.command("export")(export.command)
 
+USAGE_ERROR: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps it
+
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 something failed, 2 the input was wrong, 130 interrupted."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except ClearheadError as mistake:
-        print(f"clearhead: {mistake}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
+        fail(str(mistake))
+    except USAGE_ERROR as mistake:
+        path = mistake.ctx.command_path if mistake.ctx is not None else "clearhead"
+        asked_for_help = type(mistake).__name__ == "NoArgsIsHelpError"
+        fail(mistake.format_message() if asked_for_help else f"{mistake.format_message()} (`{path} --help` shows how)")
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has seen enough, as in `clearhead trace | head`
         sys.exit(0)
+
+
+def fail(message: str) -> None:
+    print(f"clearhead: {message}", file=sys.stderr)
+    sys.exit(2)

@@ -40,6 +40,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Keep the whole trace in this file (safetensors).")
     ] = None,
+    arch: Annotated[str | None, typer.Option(help="The architecture of a weights file without config.json.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random weights, when MODEL is a name.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     max_gb: Annotated[float, typer.Option(help="Keep at most this much; what is left out is named.")] = 2.0,
@@ -48,7 +49,9 @@ def command(
 
     Example: `clearhead trace deck --text "This is Computer Vision Class" --site '*.attention.*'`
     """
-    built = _model(model, seed, device)
+    if not max_gb > 0:
+        raise ClearheadError(f"--max-gb must be above 0, not {max_gb}")
+    built = _model(model, arch, seed, device)
     given = _input(built, {"--text": text, "--target": target, "--image": image})
     trace = record(built, given, sites=site or "*", max_bytes=int(max_gb * 1e9))
     if out is not None:
@@ -59,12 +62,12 @@ def command(
         _print(built, trace, out)
 
 
-def _model(name: str, seed: int, device: str) -> Model:
-    return (
-        create(name, seed=seed, device=device)
-        if name in names() and not Path(name).exists()
-        else load(name, device=device)
-    )
+def _model(name: str, arch: str | None, seed: int, device: str) -> Model:
+    if device == "meta":
+        raise ClearheadError("the meta device computes nothing: use auto or cpu")
+    if name in names() and not Path(name).exists():
+        return create(name, seed=seed, device=device)
+    return load(name, arch=arch, device=device)
 
 
 OPTIONS = {"text": "--text", "source": "--text", "target": "--target", "image": "--image"}

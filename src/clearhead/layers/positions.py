@@ -9,10 +9,12 @@ from ..ops import positions as ops
 class FixedPositions(nn.Module):
     """A table (n, width) that nothing trains, such as the sinusoids. It is computed, never saved."""
 
-    def __init__(self, make: "ops.Table") -> None:
+    def __init__(self, count: int, width: int, make: "ops.Table") -> None:
         super().__init__()
         self.make = make
-        self.reset_buffers()
+        self.register_buffer("table", torch.empty(count, width), persistent=False)
+        if not torch.empty(0).is_meta:  # there it would cost a second and compute nothing
+            self.reset_buffers()
 
     def reset_buffers(self) -> None:
         """Compute the table again: a model built on the meta device has it only then."""

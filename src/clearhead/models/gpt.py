@@ -100,9 +100,10 @@ class GPT(Model):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
+        size = config.context, config.width
         table = {
-            "learned": lambda: LearnedPositions(config.context, config.width),
-            "sinusoidal": lambda: FixedPositions(lambda: positions.sinusoidal(config.context, config.width)),
+            "learned": lambda: LearnedPositions(*size),
+            "sinusoidal": lambda: FixedPositions(*size, lambda: positions.sinusoidal(*size)),
         }
         at = table[config.positions]() if config.positions in table else None
         self.input = TextInput(TokenEmbedding(config.vocab, config.width), at, dropout=config.embedding_dropout)

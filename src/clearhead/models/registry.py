@@ -67,6 +67,8 @@ def create(
     Weights are filled once, on the CPU, so that a seed gives the same ones on every device.
     """
     family, config = find(name)
+    if seed is not None and not 0 <= seed < 2**63:
+        raise ClearheadError(f"a seed is a whole number from 0 to 2^63 - 1, not {seed}")
     model = on_meta(family, config.with_changes(**changes)).to(as_dtype(dtype))
     if torch.device(as_device(device)).type == "meta":
         return model
@@ -94,7 +96,8 @@ def as_device(device: str | torch.device) -> torch.device:
             found = torch.device(device)
         except RuntimeError:
             raise ClearheadError(f"there is no device '{device}': use auto, cpu, cuda, cuda:N or mps") from None
-        if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1, "meta": 1}
+        if (found.index or 0) >= there.get(found.type, 0):
             raise ClearheadError(f"this machine has no device '{device}' that torch can use: use auto or cpu")
         return found
     if torch.cuda.is_available():

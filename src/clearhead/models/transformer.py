@@ -144,7 +144,7 @@ class Transformer(Model):
         c = self.config
         table = {
             "sinusoidal": lambda: FixedPositions(
-                lambda: positions.sinusoidal(c.context, c.width, half_split=c.half_split)
+                c.context, c.width, lambda: positions.sinusoidal(c.context, c.width, half_split=c.half_split)
             ),
             "learned": lambda: LearnedPositions(c.context, c.width),
         }

@@ -146,8 +146,8 @@ class ViT(Model):
 
         return {
             "learned": lambda: LearnedPositions(c.tokens, c.width),
-            "sinusoidal": lambda: FixedPositions(lambda: positions.sinusoidal(c.tokens, c.width)),
-            "sinusoidal-2d": lambda: FixedPositions(grid_table),
+            "sinusoidal": lambda: FixedPositions(c.tokens, c.width, lambda: positions.sinusoidal(c.tokens, c.width)),
+            "sinusoidal-2d": lambda: FixedPositions(c.tokens, c.width, grid_table),
             "none": lambda: None,
         }[c.positions]()
 

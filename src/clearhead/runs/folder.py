@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,5 +85,4 @@ def save(model: Model, folder: str | os.PathLike[str], **parts: Any) -> Path:
         raise ClearheadError(f"{place} could not be written: {problem.strerror}") from None
     for part in parts.values():
         part.save(place)
-    model.origin = replace(model.origin, folder=str(place))
     return place

@@ -16,6 +16,7 @@ from ..runs import preprocessor, tokenizer
 from ..trace import Recorder, Replacement, Trace, underneath
 
 EXAMPLE_TEXT = "This is Computer Vision Class"
+EXAMPLES = {"gpt-nano": "CBABBC"}  # for vocabularies that can't say the decks' sentence
 EXAMPLE_PAIR = ("नमस्ते, कस्तो हुनुहुन्छ?", "Hi, how are you?")
 
 Inputs = Tensor | tuple[Tensor, ...] | tuple[str, str] | str | os.PathLike[str] | None
@@ -80,8 +81,8 @@ def row_tokens(about: Mapping[str, Any], site: str) -> list[str] | None:
     return about.get("tokens") or about.get("source_tokens" if of_source else "target_tokens")
 
 
-def _text(model: Model, text: Any = EXAMPLE_TEXT) -> Prepared:
-    text = str(text)
+def _text(model: Model, text: Any = None) -> Prepared:
+    text = EXAMPLES.get(model.origin.name, EXAMPLE_TEXT) if text is None else str(text)
     tok, note = _vocabulary(model, text)
     ids = _known(tok.ids(text), model.config.vocab)
     return Prepared((torch.tensor([ids], device=model.device),), {"text": text, "tokens": tok.pieces(ids)} | note)
