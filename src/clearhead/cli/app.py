@@ -34,8 +34,8 @@ def main() -> None:
         fail(str(mistake))
     except USAGE_ERROR as mistake:
         path = mistake.ctx.command_path if mistake.ctx is not None else "clearhead"
-        asked_for_help = type(mistake).__name__ == "NoArgsIsHelpError"
-        fail(mistake.format_message() if asked_for_help else f"{mistake.format_message()} (`{path} --help` shows how)")
+        said = mistake.format_message()  # nothing where no command was named: the help stands there already
+        fail(f"{said} (`{path} --help` shows how)" if said else "name a command")
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
