@@ -29,7 +29,7 @@ USAGE_ERROR: Any = typer.BadParameter.__base__  # click's UsageError, wherever t
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 something failed, 2 the input was wrong, 130 interrupted."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(standalone_mode=False) or 0)
     except ClearheadError as mistake:
         fail(str(mistake))
     except USAGE_ERROR as mistake:

@@ -34,7 +34,7 @@ def test_a_vocabulary_head_is_a_linear_layer():
 
 
 def test_a_text_input_adds_positions_and_segments_to_scaled_tokens():
-    at, segments = FixedPositions(lambda: positions.sinusoidal(8, 6)), tokens(2)
+    at, segments = FixedPositions(8, 6, lambda: positions.sinusoidal(8, 6)), tokens(2)
     given = TextInput(tokens(), at, scale=2.0, segments=segments)
     ids, second = torch.tensor([[1, 2, 3]]), torch.tensor([[0, 1, 1]])
     expected = 2 * given.tokens.weight[ids] + positions.sinusoidal(3, 6) + segments.weight[second]
@@ -46,7 +46,7 @@ def test_tokens_may_be_told_where_they_stand():
     learned = LearnedPositions(8, 6)
     torch.nn.init.normal_(learned.weight)
     at = torch.tensor([[5, 6], [0, 3]])
-    for given in (learned, FixedPositions(lambda: learned.weight.detach())):
+    for given in (learned, FixedPositions(*learned.weight.shape, lambda: learned.weight.detach())):
         assert torch.equal(given(2, at), learned.weight[at])
         assert torch.equal(given(3), learned.weight[:3])
 
