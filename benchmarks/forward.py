@@ -1,6 +1,6 @@
 """Forward passes on the CPU, two threads, fp32, eager, beside transformers and timm with fused attention.
 
-    python -m benchmarks.forward [--rounds N] [--json] [--quick]
+    python -m benchmarks.forward [--rounds N] [--row TEXT] [--json] [--quick]
 
 `speed` is the peer's time over ours in the same round: above 1 ours is faster. `peak` is by how much the resident
 memory rises above the loaded weights during three passes in a fresh process. Ours should be at least as fast as the
@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +39,7 @@ class Row:
     """One piece of work and who does it."""
 
     name: str
-    make_input: Callable[[], Tensor]
+    make_input: Callable[[], tuple[Tensor, ...]]
     models: dict[str, Callable[[], nn.Module]]
 
 
@@ -53,31 +55,33 @@ class Result:
     peak_mib: float | None
 
 
-def our_vit() -> nn.Module:
-    return clearhead.create("vit-b16", device="cpu", seed=0)
+def ours(name: str) -> Callable[[], nn.Module]:
+    return partial(clearhead.create, name, device="cpu", seed=0)
 
 
-def our_gpt2() -> nn.Module:
-    return clearhead.create("gpt2", device="cpu", seed=0)
+def images(batch: int) -> tuple[Tensor, ...]:
+    return (torch.randn(batch, 3, 224, 224),)
 
 
-def one_image() -> Tensor:
-    return torch.randn(1, 3, 224, 224)
+def ids(vocab: int, *shapes: tuple[int, int]) -> tuple[Tensor, ...]:
+    return tuple(torch.randint(vocab, shape) for shape in shapes)
 
 
-def eight_images() -> Tensor:
-    return torch.randn(8, 3, 224, 224)
-
-
-def text() -> Tensor:
-    return torch.randint(50257, (1, 256))
-
-
-VITS = {OURS: our_vit, "transformers": peers.transformers_vit, "timm": peers.timm_vit}
+VITS = {OURS: ours("vit-b16"), "transformers": peers.transformers_vit, "timm": peers.timm_vit}
 ROWS = [
-    Row("vit-b16, batch 1", one_image, VITS),
-    Row("vit-b16, batch 8", eight_images, VITS),
-    Row("gpt2, 1 x 256", text, {OURS: our_gpt2, "transformers": peers.transformers_gpt2}),
+    Row("vit-b16, batch 1", partial(images, 1), VITS),
+    Row("vit-b16, batch 8", partial(images, 8), VITS),
+    Row("gpt2, 1 x 256", partial(ids, 50257, (1, 256)), {OURS: ours("gpt2"), "transformers": peers.transformers_gpt2}),
+    Row(
+        "bert-base, 8 x 128",
+        partial(ids, 30522, (8, 128)),
+        {OURS: ours("bert-base"), "transformers": peers.transformers_bert},
+    ),
+    Row(
+        "t5-small, 4 x (64 + 32)",
+        partial(ids, 32128, (4, 64), (4, 32)),
+        {OURS: ours("t5-small"), "transformers": peers.transformers_t5},
+    ),
 ]
 
 
@@ -87,7 +91,7 @@ def measure(row: Row, rounds: int) -> list[Result]:
     models = {name: make() for name, make in row.models.items()}
     with torch.inference_mode():
         check_same_work(row, models, inputs)
-        contestants = {name: Contestant(lambda model=model: model(inputs)) for name, model in models.items()}
+        contestants = {name: Contestant(lambda model=model: model(*inputs)) for name, model in models.items()}
         timed = interleave(contestants, rounds)
     return [
         Result(
@@ -102,17 +106,18 @@ def measure(row: Row, rounds: int) -> list[Result]:
     ]
 
 
-def check_same_work(row: Row, models: dict[str, nn.Module], inputs: Tensor) -> None:
-    shapes = {name: tuple(logits(model(inputs)).shape) for name, model in models.items()}
+def check_same_work(row: Row, models: dict[str, nn.Module], inputs: tuple[Tensor, ...]) -> None:
+    shapes = {name: tuple(first(model(*inputs)).shape) for name, model in models.items()}
     if len(set(shapes.values())) > 1:
         raise SystemExit(f"{row.name}: the contestants don't compute the same thing: {shapes}")
 
 
-def logits(output: Tensor | dict[str, Tensor]) -> Tensor:
-    return output if isinstance(output, Tensor) else output["logits"]
+def first(output: Any) -> Tensor:
+    """Logits where there is a head, hidden states where there is none."""
+    return output if isinstance(output, Tensor) else output[0]
 
 
-def peak_in_fresh_process(make: Callable[[], nn.Module], make_input: Callable[[], Tensor]) -> float | None:
+def peak_in_fresh_process(make: Callable[[], nn.Module], make_input: Callable[[], Any]) -> float | None:
     """MiB, or None where the system can't reset a process's peak (Linux can)."""
     if not Path("/proc/self/clear_refs").exists():
         return None
@@ -130,14 +135,14 @@ def freed_blocks_returned() -> Iterator[None]:
         del os.environ["MALLOC_MMAP_THRESHOLD_"]
 
 
-def peak_rise(make: Callable[[], nn.Module], make_input: Callable[[], Tensor]) -> float:
+def peak_rise(make: Callable[[], nn.Module], make_input: Callable[[], Any]) -> float:
     torch.set_num_threads(THREADS)
     model, inputs = make(), make_input()
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_so_far()
     with torch.inference_mode():
         for _ in range(3):
-            model(inputs)
+            model(*inputs)
     return peak_so_far() - before
 
 
@@ -174,13 +179,14 @@ def verdict(results: list[Result]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forward", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=30, help=f"a claim needs {FEWEST} or more (default 30)")
+    parser.add_argument("--row", default="", help="only rows whose name holds this")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="3 rounds: does it run? no claim")
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     measured = []
-    for row in ROWS:
+    for row in (row for row in ROWS if options.row in row.name):
         measured.append(measure(row, 3 if options.quick else options.rounds))
         print(verdict(measured[-1]), file=sys.stderr, flush=True)
     every = [result for results in measured for result in results]

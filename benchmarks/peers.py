@@ -57,6 +57,34 @@ def transformers_gpt2(**options: Any) -> nn.Module:
     return GPT2LMHeadModel(GPT2Config(**settings)).eval()
 
 
+def transformers_bert() -> nn.Module:
+    """transformers' BERT-base without a head, SDPA, eval mode."""
+    declare_vision_operators()
+    from transformers import BertConfig, BertModel  # pyright: ignore[reportMissingImports]
+
+    return BertModel(BertConfig(attn_implementation="sdpa")).eval()
+
+
+def transformers_t5() -> nn.Module:
+    """transformers' T5-small called with source and target, SDPA, eval mode, no cache: a single pass needs none."""
+    declare_vision_operators()
+    from transformers import T5Config, T5ForConditionalGeneration  # pyright: ignore[reportMissingImports]
+
+    config = T5Config(attn_implementation="sdpa", use_cache=False, decoder_start_token_id=0)
+    return SourceAndTarget(T5ForConditionalGeneration(config).eval())
+
+
+class SourceAndTarget(nn.Module):
+    """Source and target by position, as our encoder-decoders take them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, target: Tensor) -> Any:
+        return self.model(input_ids=source, decoder_input_ids=target)
+
+
 class NanoGPT(nn.Module):
     """nanoGPT's shape: tied head, biases, exact GELU, vocabulary rounded up to 50,304, loss in the forward pass.
 

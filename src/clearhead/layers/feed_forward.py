@@ -16,9 +16,9 @@ class FeedForward(nn.Module):
         self.activation, self.dropout = ACTIVATIONS[activation], dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        expanded = tap("expanded", self.up(x))
-        hidden = tap("hidden", self.activation(expanded))
-        return tap("output", self.down(dropped(hidden, self.dropout, self.training)))
+        x = tap("expanded", self.up(x))  # one name: what a step no longer needs is freed
+        x = tap("hidden", self.activation(x))
+        return tap("output", self.down(dropped(x, self.dropout, self.training)))
 
 
 class GatedFeedForward(nn.Module):
@@ -32,5 +32,6 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(x).chunk(2, -1)
         gate, up = tap("gate", gate), tap("expanded", up)
-        hidden = tap("hidden", self.activation(gate) * up)
-        return tap("output", self.down(dropped(hidden, self.dropout, self.training)))
+        x = tap("hidden", self.activation(gate) * up)
+        del gate, up
+        return tap("output", self.down(dropped(x, self.dropout, self.training)))
