@@ -8,7 +8,8 @@ from .feed_forward import FeedForward, GatedFeedForward
 from .norm import LayerNorm, RMSNorm
 from .positions import FixedPositions, LearnedPositions, Rotary
 from .relative_bias import RelativeBias
-from .stack import Encoded, Stack
+from .stack import Stack
+from .state import Encoded, State, last_rows
 
 __all__ = [
     "BLOCKS",
@@ -32,8 +33,10 @@ __all__ = [
     "SelfAttention",
     "SharedTokens",
     "Stack",
+    "State",
     "TextInput",
     "TokenEmbedding",
     "VocabularyHead",
+    "last_rows",
     "use_path",
 ]

@@ -102,10 +102,12 @@ class SelfAttention(_Attention):
         if past is None:
             return self.attend(query, key, value, mask=mask, bias=bias, causal=self.causal, window=self.window)
         cache, layer = past
+        seen = cache.extend(layer, key, value)
+        if cache.fresh:  # padding stands behind every true token, where none of them looks
+            return self.attend(query, key, value, bias=bias, causal=True, window=self.window)
         if self.window is not None:
             mask = cache.mask(x.shape[1], self.window)
-        key, value = cache.extend(layer, key, value)
-        return self.attend(query, key, value, mask=mask, bias=bias)
+        return self.attend(query, *seen, mask=mask, bias=bias)
 
     def _project(self, x: Tensor, rows: int | None) -> tuple[Tensor, Tensor, Tensor]:
         heads, sizes = self.heads, self.sizes
@@ -150,10 +152,14 @@ class CrossAttention(_Attention):
     def forward(
         self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """x (B,L,width) asks a memory that `remember` made: (B,L,width)."""
-        query = tap("query", split_heads(self.query(x), self.heads.count))
+        """x (B,L,width) asks a memory that `remember` made: (B,L,width).
+
+        A memory of fewer rows is asked by as many rows of x each, one behind the other: beams share their source.
+        """
+        asking = x.reshape(len(memory[0]), -1, x.shape[-1])
+        query = tap("query", split_heads(self.query(asking), self.heads.count))
         key, value = tap("key", memory[0]), tap("value", memory[1])
-        return self.attend(query, key, value, mask=mask, causal=causal)
+        return self.attend(query, key, value, mask=mask, causal=causal).view_as(x)
 
 
 def use_path(model: nn.Module, path: Path) -> nn.Module:

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from ..ops import ACTIVATIONS
-from ..trace import tap
+from ..ops import activate
+from ..trace import recording, tap
 from .dropout import dropped
 
 
@@ -13,11 +13,11 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(width, ff, bias), nn.Linear(ff, width, bias)
-        self.activation, self.dropout = ACTIVATIONS[activation], dropout
+        self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        x = tap("expanded", self.up(x))  # one name: what a step no longer needs is freed
-        x = tap("hidden", self.activation(x))
+        x = tap("expanded", self.up(x))  # the widest rows of a pass: one name, and one place where it can be
+        x = tap("hidden", activate(self.activation, x, overwrite=not recording()))
         return tap("output", self.down(dropped(x, self.dropout, self.training)))
 
 
@@ -27,11 +27,11 @@ class GatedFeedForward(nn.Module):
     def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.gate_up, self.down = nn.Linear(width, 2 * ff, bias), nn.Linear(ff, width, bias)
-        self.activation, self.dropout = ACTIVATIONS[activation], dropout
+        self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(x).chunk(2, -1)
         gate, up = tap("gate", gate), tap("expanded", up)
-        x = tap("hidden", self.activation(gate) * up)
+        x = tap("hidden", activate(self.activation, gate) * up)
         del gate, up
         return tap("output", self.down(dropped(x, self.dropout, self.training)))

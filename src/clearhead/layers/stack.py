@@ -1,19 +1,10 @@
 """A stack: N blocks, and a norm behind them where the family has one."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from .block import Block, Pass
-
-
-@dataclass
-class Encoded:
-    """A source as a decoder asks it: keys and values for each of its layers, and which of them may be looked at."""
-
-    memory: list[tuple[Tensor, Tensor]]
-    mask: Tensor | None = None
 
 
 class Stack(nn.Module):

@@ -146,6 +146,13 @@ class Model(nn.Module):
         return next(self.parameters()).dtype
 
 
+def start_of(model: Model) -> int:
+    """The token that targets begin with; a model that does not know it can't decode by itself."""
+    if model.start_token is None:
+        raise ClearheadError("the model's config names no start_token: say how the target begins")
+    return model.start_token
+
+
 @dataclass(frozen=True)
 class Family:
     """One model file's entry in the registry. `paper` holds what a paper or deck says where the true count differs."""

@@ -26,9 +26,11 @@ from ..layers import (
     Rotary,
     SelfAttention,
     Stack,
+    State,
     TextInput,
     TokenEmbedding,
     VocabularyHead,
+    last_rows,
 )
 from ..ops import ACTIVATIONS, init, masks, positions
 from ..trace import tap
@@ -140,20 +142,43 @@ class GPT(Model):
         if cache is None:
             mask = None if lengths is None else masks.padding(lengths, count)
             return self.decoder(self.input(ids), Pass(mask=mask))
-        at = cache.positions(count)
-        x = self.decoder(self.input(ids, at), Pass(mask=cache.mask(count), positions=at, cache=cache))
+        cache.begin(count)
+        x = self._continued(ids, cache)
         cache.advance(count, lengths)
         return x
+
+    def _continued(self, ids: Tensor, cache: Cache) -> Tensor:
+        at = cache.positions(ids.shape[1])
+        return self.decoder(self.input(ids, at), Pass(mask=cache.mask(ids.shape[1]), positions=at, cache=cache))
 
     def head(self, hidden: Tensor) -> Tensor:
         """(..., width) -> logits (..., vocab)."""
         return tap("logits", self.input.tokens.logits(hidden) if self.output is None else self.output(hidden))
 
-    def new_cache(self, batch: int, size: int | None = None) -> Cache:
+    def start(
+        self, ids: Tensor, lengths: Tensor | None = None, *, room: int | None = None, bucket: int | None = None
+    ) -> State:
+        """Read the prompts (B,L); the state holds what may come next. `room` is for how many tokens in all."""
+        cache = self.new_cache(len(ids), room, bucket)
+        return State(cache, self.head(last_rows(self.hidden(ids, lengths, cache), lengths)))
+
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
+        self._check_length(1, state.cache)
+        state.cache.begin(1)
+        state.logits = self.next_logits(tokens, state)
+        state.cache.advance(1)
+        return state.logits
+
+    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
+        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
+        return self.head(self._continued(tokens[:, None], state.cache)[:, 0])
+
+    def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for `batch` rows of up to `size` tokens (the context, unless given)."""
         c, heads = self.config, self.config.head_split
-        room = min(size or c.context, c.context)
-        return Cache.empty(c.layers, batch, room, heads.kv_count, (heads.key, heads.value), self.device, self.dtype)
+        room, widths = min(size or c.context, c.context), (heads.key, heads.value)
+        return Cache.empty(c.layers, batch, room, heads.kv_count, widths, self.device, self.dtype, bucket)
 
     def _check_length(self, count: int, cache: Cache | None) -> None:
         total, context = count + (0 if cache is None else cache.used), self.config.context

@@ -28,6 +28,7 @@ from ..layers import (
     SelfAttention,
     SharedTokens,
     Stack,
+    State,
     TextInput,
     TokenEmbedding,
     VocabularyHead,
@@ -35,7 +36,7 @@ from ..layers import (
 from ..layers.dropout import dropped
 from ..ops import ACTIVATIONS, init, masks
 from ..trace import tap
-from .base import Config, Family, Model
+from .base import Config, Family, Model, start_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,17 +151,22 @@ class T5(Model):
 
         Padding needs no mask here: it stands behind every true token, where none of them may look.
         """
+        if cache is None:
+            return self._decoded(target, encoded)
+        cache.begin(target.shape[1])
+        x = self._decoded(target, encoded, cache)
+        cache.advance(target.shape[1], target_lengths)
+        return x
+
+    def _decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
         count = target.shape[1]
         shared = Pass(memory=encoded.memory, memory_mask=encoded.mask)
         if cache is None:
             shared.bias = self.decoder_bias(count)
         else:
             shared.cache, shared.mask = cache, cache.mask(count)
-            shared.bias = self.decoder_bias(shared.mask.shape[-1], cache.positions(count))
-        x = self.decoder(self.target(target), shared)
-        if cache is not None:
-            cache.advance(count, target_lengths)
-        return dropped(x, self.config.dropout, self.training)
+            shared.bias = self.decoder_bias(cache.seen, cache.positions(count))
+        return dropped(self.decoder(self.target(target), shared), self.config.dropout, self.training)
 
     def hidden(
         self,
@@ -178,10 +184,38 @@ class T5(Model):
             hidden = hidden * self.config.width**-0.5
         return tap("logits", self.source.tokens.logits(hidden) if self.output is None else self.output(hidden))
 
-    def new_cache(self, batch: int, size: int = 128) -> Cache:
+    def start(
+        self,
+        source: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        prefix: Tensor | None = None,
+        room: int | None = None,
+        bucket: int | None = None,
+    ) -> State:
+        """Encode the sources (B,S) and read how their targets begin: `prefix` (B,P), the start token unless given."""
+        if prefix is None:
+            prefix = torch.full((len(source), 1), start_of(self), device=self.device)
+        cache, encoded = self.new_cache(len(source), room, bucket), self.encode(source, lengths)
+        return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
+
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
+        state.cache.begin(1)
+        state.logits = self.next_logits(tokens, state)
+        state.cache.advance(1)
+        return state.logits
+
+    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
+        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
+        assert state.encoded is not None
+        return self.head(self._decoded(tokens[:, None], state.encoded, state.cache)[:, 0])
+
+    def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, with room for `size` tokens; it grows when they are more."""
         heads, layers = self.config.head_split, len(self.decoder.blocks)
-        return Cache.empty(layers, batch, size, heads.kv_count, (heads.key, heads.value), self.device, self.dtype)
+        room, widths = size or 128, (heads.key, heads.value)
+        return Cache.empty(layers, batch, room, heads.kv_count, widths, self.device, self.dtype, bucket)
 
     @property
     def start_token(self) -> int | None:

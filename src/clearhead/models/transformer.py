@@ -28,12 +28,13 @@ from ..layers import (
     SelfAttention,
     SharedTokens,
     Stack,
+    State,
     TextInput,
     TokenEmbedding,
 )
 from ..ops import ACTIVATIONS, init, masks, positions
 from ..trace import tap
-from .base import Config, Family, Model
+from .base import Config, Family, Model, start_of
 
 POSITIONS = ("sinusoidal", "learned")
 TIED = ("all", "decoder", "none")
@@ -184,13 +185,20 @@ class Transformer(Model):
         """
         count = target.shape[1]
         self._check_length("target", count + (0 if cache is None else cache.used))
+        if cache is None:
+            return self._decoded(target, encoded)
+        cache.begin(count)
+        x = self._decoded(target, encoded, cache)
+        cache.advance(count, target_lengths)
+        return x
+
+    def _decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
         shared = Pass(memory=encoded.memory, memory_mask=encoded.mask)
         if cache is None:
             return self.decoder(self.target(target), shared)
+        count = target.shape[1]
         shared.cache, shared.mask = cache, cache.mask(count)
-        x = self.decoder(self.target(target, cache.positions(count)), shared)
-        cache.advance(count, target_lengths)
-        return x
+        return self.decoder(self.target(target, cache.positions(count)), shared)
 
     def hidden(
         self,
@@ -206,12 +214,40 @@ class Transformer(Model):
         """(..., width) -> logits (..., target vocabulary)."""
         return tap("logits", self.output.logits(hidden, self.output_bias))
 
-    def new_cache(self, batch: int, size: int | None = None) -> Cache:
+    def start(
+        self,
+        source: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        prefix: Tensor | None = None,
+        room: int | None = None,
+        bucket: int | None = None,
+    ) -> State:
+        """Encode the sources (B,S) and read how their targets begin: `prefix` (B,P), the start token unless given."""
+        if prefix is None:
+            prefix = torch.full((len(source), 1), start_of(self), device=self.device)
+        cache, encoded = self.new_cache(len(source), room, bucket), self.encode(source, lengths)
+        return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
+
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
+        self._check_length("target", state.cache.used + 1)
+        state.cache.begin(1)
+        state.logits = self.next_logits(tokens, state)
+        state.cache.advance(1)
+        return state.logits
+
+    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
+        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
+        assert state.encoded is not None
+        return self.head(self._decoded(tokens[:, None], state.encoded, state.cache)[:, 0])
+
+    def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, up to `size` tokens (the context, unless given)."""
         c, layers = self.config, len(self.decoder.blocks)
         heads = Heads.of(c.width, c.decoder_heads or c.heads)
-        room = min(size or c.context, c.context)
-        return Cache.empty(layers, batch, room, heads.kv_count, (heads.key, heads.value), self.device, self.dtype)
+        room, widths = min(size or c.context, c.context), (heads.key, heads.value)
+        return Cache.empty(layers, batch, room, heads.kv_count, widths, self.device, self.dtype, bucket)
 
     def _check_length(self, side: str, count: int) -> None:
         if count > self.config.context:

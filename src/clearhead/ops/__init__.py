@@ -1,7 +1,7 @@
 """Pure tensor functions. They import torch and `tap` only."""
 
 from . import init, masks, positions
-from .activations import ACTIVATIONS
+from .activations import ACTIVATIONS, activate
 from .attention import PATHS, Path, attention
 from .similarity import cosine, nearest, one_hot, similarity
 
@@ -9,6 +9,7 @@ __all__ = [
     "ACTIVATIONS",
     "PATHS",
     "Path",
+    "activate",
     "attention",
     "cosine",
     "init",

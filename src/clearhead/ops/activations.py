@@ -1,6 +1,7 @@
 """The non-linearities of the family, by the name that configurations use."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -27,3 +28,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh,
 }
+
+OVERWRITING: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": torch.ops.aten.gelu_,
+    "gelu-tanh": partial(torch.ops.aten.gelu_, approximate="tanh"),
+    "relu": torch.relu_,
+    "silu": partial(F.silu, inplace=True),
+    "tanh": torch.tanh_,
+}
+
+
+def activate(name: str, x: Tensor, *, overwrite: bool = False) -> Tensor:
+    """The non-linearity `name` of x; with `overwrite` the result may stand where x stood, if no gradient needs x."""
+    keep = not overwrite or torch.is_grad_enabled() or torch.compiler.is_compiling()
+    return (ACTIVATIONS if keep else OVERWRITING).get(name, ACTIVATIONS[name])(x)

@@ -18,6 +18,7 @@ def new(batch: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def filled(lengths: list[int], size: int = 8) -> tuple[Cache, torch.Tensor, torch.Tensor]:
     """A cache after a ragged prompt, and what was written."""
     cache, (key, value) = empty(len(lengths), size), new(len(lengths), max(lengths))
+    cache.begin(max(lengths))
     for layer in range(2):
         cache.extend(layer, key + layer, value + layer)
     cache.advance(max(lengths), torch.tensor(lengths))
@@ -27,6 +28,7 @@ def filled(lengths: list[int], size: int = 8) -> tuple[Cache, torch.Tensor, torc
 def test_new_keys_and_values_are_returned_behind_the_old_ones_in_every_layer():
     cache, key, value = filled([3, 3])
     next_key, next_value = new(2, 2)
+    cache.begin(2)
     for layer in range(2):
         keys, values = cache.extend(layer, next_key, next_value)
         assert torch.equal(keys, torch.cat([key + layer, next_key], 2))
@@ -36,6 +38,7 @@ def test_new_keys_and_values_are_returned_behind_the_old_ones_in_every_layer():
 def test_a_ragged_rows_next_token_is_written_behind_its_own_end():
     cache, key, _ = filled([4, 2])
     next_key, next_value = new(2, 1)
+    cache.begin(1)
     keys, _ = cache.extend(0, next_key, next_value)
     assert keys.shape[2] == 5
     assert torch.equal(keys[0, :, 4], next_key[0, :, 0])
@@ -46,7 +49,9 @@ def test_a_ragged_rows_next_token_is_written_behind_its_own_end():
 
 def test_the_mask_shows_a_row_its_own_past_and_nothing_later():
     cache, _, _ = filled([4, 2])
+    cache.begin(2)
     seen = cache.mask(2)
+    assert seen is not None
     assert seen.shape == (2, 1, 2, 6)
     assert seen[0, 0].int().tolist() == [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]]
     assert seen[1, 0].int().tolist() == [[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0]]
@@ -54,11 +59,15 @@ def test_the_mask_shows_a_row_its_own_past_and_nothing_later():
 
 def test_a_window_cuts_the_mask_to_the_last_tokens():
     cache, _, _ = filled([4, 2])
-    assert cache.mask(1, window=2)[:, 0, 0].int().tolist() == [[0, 0, 0, 1, 1], [0, 1, 1, 0, 0]]
+    cache.begin(1)
+    seen = cache.mask(1, window=2)
+    assert seen is not None
+    assert seen[:, 0, 0].int().tolist() == [[0, 0, 0, 1, 1], [0, 1, 1, 0, 0]]
 
 
 def test_a_full_cache_grows_and_forgets_nothing():
     cache, key, value = filled([3, 2], size=3)
+    cache.begin(1)
     keys, values = cache.extend(1, *new(2, 1))
     assert cache.size >= 4
     assert torch.equal(keys[0, :, :3], key[0] + 1)
@@ -71,6 +80,7 @@ def test_select_takes_rows_in_any_order_and_leaves_the_cache_alone():
     beams = cache.select(torch.tensor([2, 0, 0]))
     assert beams.lengths.tolist() == [3, 4, 4]
     next_key, next_value = new(3, 1)
+    beams.begin(1)
     keys, _ = beams.extend(0, next_key, next_value)
     assert torch.equal(keys[0, :, :3], key[2, :, :3])
     assert torch.equal(keys[1, :, :4], key[0, :, :4])
@@ -84,8 +94,11 @@ def test_join_puts_arriving_rows_behind_ours_whatever_their_sizes():
     both = ours.join(theirs)
     assert both.lengths.tolist() == [4, 2, 1, 6]
     next_key, next_value = new(4, 1)
+    both.begin(1)
     keys, _ = both.extend(0, next_key, next_value)
     for row, source, length in ((0, key[0], 4), (1, key[1], 2), (2, other_key[0], 1), (3, other_key[1], 6)):
         assert torch.equal(keys[row, :, :length], source[:, :length])
         assert torch.equal(keys[row, :, length], next_key[row, :, 0])
-    assert both.mask(1).sum(-1).flatten().tolist() == [5, 3, 2, 7]
+    seen = both.mask(1)
+    assert seen is not None
+    assert seen.sum(-1).flatten().tolist() == [5, 3, 2, 7]

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
-from clearhead.ops import ACTIVATIONS
+from clearhead.layers import FeedForward
+from clearhead.ops import ACTIVATIONS, activate
 from clearhead.ops.activations import gelu_tanh
+from clearhead.trace import Recorder
 from tests.support import equal
 
 X = torch.linspace(-6, 6, 241, dtype=torch.float64)
@@ -46,3 +48,25 @@ def test_gelu_tanh_compiled_is_the_eager_function_with_its_gradient():
 def test_gelu_tanh_compiled_keeps_bfloat16():
     compiled = torch.compile(gelu_tanh, fullgraph=True, backend="aot_eager")
     assert compiled(X.bfloat16()).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_overwriting_gives_the_same_bits_in_the_same_place_and_only_where_no_gradient_is_kept(name):
+    x, expected = X.float(), ACTIVATIONS[name](X.float())
+    with torch.no_grad():
+        result = activate(name, x, overwrite=True)
+    assert torch.equal(result, expected)
+    assert result.data_ptr() == x.data_ptr() or name == "quick-gelu"
+    y = X.float().requires_grad_() * 1.0
+    assert torch.equal(activate(name, y, overwrite=True), expected)
+    assert torch.equal(y, X.float())
+
+
+def test_a_feed_forward_layer_leaves_its_input_and_a_replaced_value_alone():
+    layer = FeedForward(4, 8, "gelu")
+    x = torch.randn(2, 3, 4)
+    before, mine = x.clone(), torch.full((2, 3, 8), 0.5)
+    with torch.no_grad(), Recorder(layer, replace={"expanded": mine}):
+        layer(x)
+    assert torch.equal(x, before)
+    assert torch.equal(mine, torch.full((2, 3, 8), 0.5))
