@@ -35,7 +35,7 @@ class Encoded:
         return self._taken(sources, beams)
 
     def join(self, other: "Encoded") -> "Encoded":
-        """Sources of both, the shorter ones padded; where each serves another number of rows, every row gets its own."""
+        """Sources of both, the shorter ones padded; if they serve different numbers of rows, each row gets its own."""
         ours, theirs = (self, other) if self.beams == other.beams else (self._spread(), other._spread())
         length = max(ours._length, theirs._length)
         ours, theirs = ours._padded(length), theirs._padded(length)

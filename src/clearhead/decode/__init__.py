@@ -1,0 +1,32 @@
+"""Writing text with any model that has `start` and `step`: greedy, sampling, beam search, streaming."""
+
+from .allowed import Allowed
+from .beam import Beams, Hypothesis, Node, Search, beam_search
+from .loop import Limits, Piece, Written, collect, generate
+from .modes import Guess, Modes, compare_modes
+from .protocol import Decoder, Rows, check_decodes, continues
+from .sampling import Sampling
+from .text import TextStream
+
+__all__ = [
+    "Allowed",
+    "Beams",
+    "Decoder",
+    "Guess",
+    "Hypothesis",
+    "Limits",
+    "Modes",
+    "Node",
+    "Piece",
+    "Rows",
+    "Sampling",
+    "Search",
+    "TextStream",
+    "Written",
+    "beam_search",
+    "check_decodes",
+    "collect",
+    "compare_modes",
+    "continues",
+    "generate",
+]

@@ -1,0 +1,242 @@
+"""Beam search: several sentences at once, the best of them followed, the finished ones compared by length.
+
+The rules are those people know from transformers, so that the same weights give the same sentences and scores: of each
+step's 2k best continuations the first k may finish, the best k unfinished go on; a finished one scores its summed log
+probability / length^penalty; `early_stopping` says when k finished ones are enough. On request the whole search tree
+is kept: every continuation that was considered, its score and what became of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..errors import ClearheadError
+from .allowed import Allowed
+from .loop import context_of, without
+from .protocol import Decoder, Rows, continues, start
+
+
+@dataclass(frozen=True)
+class Beams:
+    """count         how many sentences are followed
+    length_penalty   above 0 long sentences are favoured, below 0 short ones; 0 compares summed log probabilities
+    early_stopping   True: stop with `count` finished ones; False: when none under way, at its present length, beats
+                     the worst of them; "never": when none under way could beat it at any length
+    length           tokens a sentence may have, its end token counted
+    """
+
+    count: int = 4
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+    length: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("count", "length"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                spoken = {"count": "the number of beams", "length": "a length"}[name]
+                raise ClearheadError(f"{spoken} must be a whole number of at least 1, not {value!r}")
+        penalty = self.length_penalty
+        if not isinstance(penalty, int | float) or not math.isfinite(penalty):
+            raise ClearheadError(f"length_penalty must be a number, not {penalty!r}")
+        if self.early_stopping not in (True, False, "never"):
+            raise ClearheadError(f"early_stopping must be true, false or 'never', not {self.early_stopping!r}")
+
+    def score(self, logprob: float, length: int) -> float:
+        return logprob / length**self.length_penalty
+
+
+@dataclass
+class Node:
+    """One hypothesis of the tree: its parent's number, its last token, its summed log probability and its score.
+
+    fate  "followed"  went on to the next step
+          "pruned"    others were better
+          "finished"  complete, and among the answers
+          "beaten"    complete, but pushed out by better ones
+          "late"      complete, but not among the step's first k
+          "open"      still under way when the search ended
+    """
+
+    parent: int | None
+    token: int
+    step: int
+    logprob: float
+    score: float
+    fate: str
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished sentence; its end token, if it came to one, is its last. `node` is its place in the tree."""
+
+    tokens: tuple[int, ...]
+    score: float
+    logprob: float
+    node: int
+
+
+@dataclass(frozen=True)
+class _Beam:
+    """A sentence under way; `parent` is the place that the beam it grew from had among the beams before."""
+
+    tokens: tuple[int, ...] = ()
+    logprob: float = 0.0
+    parent: int = 0
+    node: int | None = None
+
+
+@dataclass
+class Search:
+    """The search for one source: what is under way, what is finished (best first), and the tree if it is kept."""
+
+    beams: Beams
+    end: frozenset[int]
+    never: frozenset[int] = frozenset()
+    allowed: Allowed | None = None
+    keep_tree: bool = False
+    running: list[_Beam] = field(default_factory=lambda: [_Beam()])
+    finished: list[Hypothesis] = field(default_factory=list)
+    tree: list[Node] = field(default_factory=list)
+    done: bool = False
+
+    def take(self, candidates: list[tuple[float, int, int]]) -> None:
+        """One step: (summed log probability, beam, token), the best first."""
+        k, step = self.beams.count, len(self.running[0].tokens) + 1
+        running: list[_Beam] = []
+        finished: list[Hypothesis] = []
+        for place, (logprob, beam, token) in enumerate(candidates):
+            parent = self.running[beam]
+            tokens = (*parent.tokens, token)
+            score = self.beams.score(logprob, step)
+            if self._ends(tokens):
+                fate = "finished" if place < k else "late"
+                node = self._node(parent, token, step, logprob, score, fate)
+                if place < k:
+                    finished.append(Hypothesis(tokens, score, logprob, node))
+            else:
+                fate = "followed" if len(running) < k else "pruned"
+                node = self._node(parent, token, step, logprob, score, fate)
+                if len(running) < k:
+                    running.append(_Beam(tokens, logprob, beam, node))
+        self._merge(finished)
+        self.running = running
+        self.done = self._settled(step)
+        if self.done:
+            self._mark(running, "open")
+
+    def _ends(self, tokens: tuple[int, ...]) -> bool:
+        if tokens[-1] in self.end or len(tokens) >= self.beams.length:
+            return True
+        return self.allowed is not None and not self.allowed.next(tokens)
+
+    def _merge(self, new: list[Hypothesis]) -> None:
+        ranked = sorted([*self.finished, *new], key=lambda hypothesis: -hypothesis.score)
+        self.finished = ranked[: self.beams.count]
+        self._mark(ranked[self.beams.count :], "beaten")
+
+    def _settled(self, step: int) -> bool:
+        if not self.running:
+            return True
+        if len(self.finished) < self.beams.count:
+            return False
+        if self.beams.early_stopping is True:
+            return True
+        hopeful = self.beams.early_stopping == "never" and self.beams.length_penalty > 0
+        length = self.beams.length if hopeful else step
+        return self.beams.score(self.running[0].logprob, length) <= self.finished[-1].score
+
+    def _node(self, parent: _Beam, token: int, step: int, logprob: float, score: float, fate: str) -> int:
+        if self.keep_tree:
+            self.tree.append(Node(parent.node, token, step, logprob, score, fate))
+        return len(self.tree) - 1
+
+    def _mark(self, leaves: Sequence[_Beam | Hypothesis], fate: str) -> None:
+        for leaf in leaves:
+            if self.keep_tree and leaf.node is not None:
+                self.tree[leaf.node].fate = fate
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Decoder,
+    inputs: Sequence[Sequence[int]],
+    beams: Beams | None = None,
+    *,
+    end: frozenset[int] = frozenset(),
+    never: frozenset[int] = frozenset(),
+    prefix: Sequence[int] | None = None,
+    allowed: Allowed | None = None,
+    tree: bool = False,
+) -> list[Search]:
+    """Search for every prompt or source, all of them together; each ends when its own search has."""
+    beams = beams or Beams()
+    prompts = inputs if continues(model) else [prefix or (0,) for _ in inputs]
+    longest, context = max((len(prompt) for prompt in prompts), default=0), context_of(model)
+    if context is not None and longest + beams.length - 1 > context:
+        raise ClearheadError(
+            f"{longest} tokens and {beams.length} more don't fit the context of {context}: "
+            f"ask for at most {max(0, context - longest + 1)}"
+        )
+    searches = [Search(beams, end, never, allowed, tree) for _ in inputs]
+    state, going, width = start(model, inputs, prefix, longest + beams.length), searches, 1
+    while going:
+        candidates = _continuations(state.logits, going, width)
+        for search, found in zip(going, candidates, strict=True):
+            search.take(found)
+        state = _follow(model, state, going, width)
+        going, width = [search for search in going if not search.done], beams.count
+    return searches
+
+
+def _continuations(logits: Tensor, going: list[Search], width: int) -> list[list[tuple[float, int, int]]]:
+    """Each search's best continuations. The order inside a row needs no softmax, its total alone does.
+
+    A search has `width` rows of the logits, its beams first: where there are fewer beams the rest is filler.
+    """
+    logits = logits.float()
+    total = logits.logsumexp(-1, keepdim=True)
+    logits = without(logits, going[0].never)
+    if going[0].allowed is not None:
+        logits = _closed(logits, going, width)
+    wanted = max(2, 1 + len(going[0].end)) * going[0].beams.count
+    values, tokens = logits.topk(min(wanted, logits.shape[-1]))
+    scored, named = (values - total).tolist(), tokens.tolist()
+    result = []
+    for place, search in enumerate(going):
+        found = [
+            (beam.logprob + value, number, token)
+            for number, beam in enumerate(search.running)
+            for value, token in zip(scored[place * width + number], named[place * width + number], strict=True)
+            if value > -math.inf
+        ]
+        result.append(sorted(found, key=lambda candidate: -candidate[0])[:wanted])
+    return result
+
+
+def _follow(model: Decoder, state: Rows, searches: list[Search], width: int) -> Rows:
+    """The rows of the beams that go on, with their new tokens. Every search keeps as many rows as any other."""
+    rows, tokens = [], []
+    for place, search in enumerate(searches):
+        if not search.done:
+            beams = search.running + search.running[:1] * (search.beams.count - len(search.running))
+            rows += [place * width + beam.parent for beam in beams]
+            tokens += [beam.tokens[-1] for beam in beams]
+    if rows:
+        state = state.select(rows)
+        model.step(torch.tensor(tokens, device=state.logits.device), state)
+    return state
+
+
+def _closed(logits: Tensor, going: list[Search], width: int) -> Tensor:
+    """-inf for every token that may not follow."""
+    shut = torch.full_like(logits, -math.inf)
+    for place, search in enumerate(going):
+        for number, beam in enumerate(search.running):
+            following = search.allowed.next(beam.tokens) if search.allowed is not None else []
+            at = torch.tensor(following, device=logits.device, dtype=torch.long)
+            shut[place * width + number, at] = logits[place * width + number, at]
+    return shut

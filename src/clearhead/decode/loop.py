@@ -1,0 +1,216 @@
+"""One token after the other, for many rows at once: greedy or drawn, until each row has a reason to stop.
+
+`generate` is an iterator: after every step it tells what each row got, so that text can be shown while it is written
+and an interruption loses nothing. Rows that are done leave, the others go on unchanged.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..errors import ClearheadError
+from .allowed import Allowed
+from .protocol import Decoder, Rows, continues, start
+from .sampling import Sampling, generators
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A token that one row got. `logprob` is the model's own, before any filter; `best` are its first choices.
+
+    `reason` is set when it was the row's last: "end" (the end token, not part of the text), "stop", "length", "closed"
+    (a sequence of the allowed set is complete).
+    """
+
+    row: int
+    token: int
+    logprob: float
+    reason: str | None = None
+    best: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass
+class Written:
+    """What a row has written so far."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    best: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    reason: str | None = None
+
+    def add(self, piece: Piece) -> None:
+        self.tokens.append(piece.token)
+        self.logprobs.append(piece.logprob)
+        self.best.append(piece.best)
+        self.reason = piece.reason
+
+
+Stopped = Callable[[int, list[int]], bool]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a row stops: at an end token, after `length` tokens, when `stopped(row, tokens)` says so.
+
+    never   tokens that are not written at all (Marian's padding)
+    window  a row longer than the context sees its last tokens alone, instead of being refused
+    """
+
+    length: int = 64
+    end: frozenset[int] = frozenset()
+    never: frozenset[int] = frozenset()
+    stopped: Stopped | None = None
+    window: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.length) is not int or self.length < 1:
+            raise ClearheadError(f"a length must be a whole number of at least 1, not {self.length!r}")
+
+
+@torch.inference_mode()
+def generate(
+    model: Decoder,
+    inputs: Sequence[Sequence[int]],
+    limits: Limits | None = None,
+    sampling: Sampling | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    prefix: Sequence[int] | None = None,
+    allowed: Allowed | None = None,
+    best: int = 0,
+) -> Iterator[list[Piece]]:
+    """For each step what the rows under way got. `seeds` has a number for each row: its draws depend on that alone.
+
+    `best` is how many of the model's first choices are told with every token.
+    """
+    limits, sampling = limits or Limits(), sampling or Sampling()
+    seeds = range(len(inputs)) if seeds is None else seeds
+    if len(seeds) != len(inputs):
+        raise ClearheadError(f"{len(inputs)} rows need as many seeds, not {len(seeds)}")
+    written = [Written() for _ in inputs]
+    random = generators(seeds)
+    going = list(range(len(inputs)))
+    window = Window(model, inputs, limits, prefix)
+    state = window.start()
+    while going:
+        logits = state.logits
+        history = [window.history(row, written[row].tokens) for row in going]
+        scores = sampling.scores(without(logits, limits.never), history)
+        if allowed is not None:
+            scores = _closed(scores, [allowed.next(written[row].tokens) for row in going])
+        tokens = sampling.choose(scores, [random[row] for row in going])
+        pieces = _pieces(going, tokens, logits, best)
+        pieces = [_with_reason(piece, written[piece.row].tokens, limits, allowed) for piece in pieces]
+        for piece in pieces:
+            written[piece.row].add(piece)
+        yield pieces
+        stay = [place for place, piece in enumerate(pieces) if piece.reason is None]
+        if not stay:
+            return
+        going = [going[place] for place in stay]
+        if len(stay) < len(pieces):
+            state = state.select(stay)
+        state = window.step([tokens[place] for place in stay], state, going, written)
+
+
+def collect(rows: int, steps: Iterator[list[Piece]]) -> list[Written]:
+    """All of it, when nobody watches."""
+    written = [Written() for _ in range(rows)]
+    for pieces in steps:
+        for piece in pieces:
+            written[piece.row].add(piece)
+    return written
+
+
+class Window:
+    """Steps inside the context, and on request past it: there a row starts again from its last tokens, every step."""
+
+    def __init__(
+        self, model: Decoder, inputs: Sequence[Sequence[int]], limits: Limits, prefix: Sequence[int] | None
+    ) -> None:
+        self.model, self.prefix = model, prefix
+        self.inputs = [list(row) for row in inputs]
+        self.prompts = self.inputs if continues(model) else [list(prefix or ()) for _ in inputs]
+        self.context = context_of(model)
+        self.slides = limits.window and continues(model)
+        longest = max((len(prompt) for prompt in self.prompts), default=0)
+        self.room = longest + limits.length
+        if self.context is not None:
+            self._check(longest, limits)
+            self.room = min(self.room, self.context)
+
+    def _check(self, longest: int, limits: Limits) -> None:
+        assert self.context is not None
+        if longest > self.context and not self.slides:
+            raise ClearheadError(
+                f"a prompt of {longest} tokens doesn't fit the context of {self.context}: "
+                "shorten it, or ask for a window"
+            )
+
+    def history(self, row: int, tokens: list[int]) -> list[int]:
+        return self.prompts[row] + tokens
+
+    def start(self) -> Rows:
+        inputs = [row[-self.context :] for row in self.inputs] if self.slides and self.context else self.inputs
+        return start(self.model, inputs, self.prefix, self.room)
+
+    def step(self, tokens: list[int], state: Rows, going: list[int], written: list[Written]) -> Rows:
+        if self.slides and self.context is not None:
+            rows = [self.history(row, written[row].tokens) for row in going]
+            if any(len(row) > self.context for row in rows):
+                return start(self.model, [row[-self.context :] for row in rows], None, self.room)
+        self.model.step(torch.tensor(tokens, device=state.logits.device), state)
+        return state
+
+
+def context_of(model: Decoder) -> int | None:
+    """For how many tokens a model has positions; None where there is no such limit."""
+    return getattr(model.config, "context", None)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def without(logits: Tensor, never: frozenset[int]) -> Tensor:
+    """-inf for tokens that are never written."""
+    if not never:
+        return logits
+    return logits.index_fill(-1, torch.tensor(sorted(never), device=logits.device), -math.inf)
+
+
+def _closed(scores: Tensor, following: list[list[int]]) -> Tensor:
+    """-inf for every token that may not follow."""
+    shut = torch.full_like(scores, -math.inf)
+    for row, tokens in enumerate(following):
+        at = torch.tensor(tokens, device=scores.device, dtype=torch.long)
+        shut[row, at] = scores[row, at]
+    return shut
+
+
+def _pieces(going: list[int], tokens: list[int], logits: Tensor, best: int) -> list[Piece]:
+    logits = logits.float()
+    total = logits.logsumexp(-1)
+    chosen = logits.gather(-1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0] - total
+    first: list[tuple[tuple[int, float], ...]] = [()] * len(going)
+    if best:
+        values, indices = logits.topk(min(best, logits.shape[-1]))
+        values = values - total[:, None]
+        first = [tuple(zip(i, v, strict=True)) for i, v in zip(indices.tolist(), values.tolist(), strict=True)]
+    return [
+        Piece(row, token, logprob, best=choices)
+        for row, token, logprob, choices in zip(going, tokens, chosen.tolist(), first, strict=True)
+    ]
+
+
+def _with_reason(piece: Piece, before: list[int], limits: Limits, allowed: Allowed | None) -> Piece:
+    tokens = [*before, piece.token]
+    reason = None
+    if piece.token in limits.end:
+        reason = "end"
+    elif allowed is not None and not allowed.next(tokens):
+        reason = "closed"
+    elif limits.stopped is not None and limits.stopped(piece.row, tokens):
+        reason = "stop"
+    elif len(tokens) >= limits.length:
+        reason = "length"
+    return piece if reason is None else Piece(piece.row, piece.token, piece.logprob, reason, piece.best)
