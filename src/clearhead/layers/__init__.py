@@ -5,6 +5,8 @@ from .block import BLOCKS, Block, Pass, PostNormBlock, PreNormBlock
 from .cache import Cache
 from .embeddings import PatchInput, SharedTokens, TextInput, TokenEmbedding, VocabularyHead
 from .feed_forward import FeedForward, GatedFeedForward
+from .int8 import Int8Linear, Int8Tokens, bytes_of, quantise
+from .linear import Linear
 from .norm import LayerNorm, RMSNorm
 from .positions import FixedPositions, LearnedPositions, Rotary
 from .relative_bias import RelativeBias
@@ -21,8 +23,11 @@ __all__ = [
     "FixedPositions",
     "GatedFeedForward",
     "Heads",
+    "Int8Linear",
+    "Int8Tokens",
     "LayerNorm",
     "LearnedPositions",
+    "Linear",
     "Pass",
     "PatchInput",
     "PostNormBlock",
@@ -37,6 +42,8 @@ __all__ = [
     "TextInput",
     "TokenEmbedding",
     "VocabularyHead",
+    "bytes_of",
     "last_rows",
+    "quantise",
     "use_path",
 ]

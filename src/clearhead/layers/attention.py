@@ -12,6 +12,8 @@ from ..errors import ClearheadError
 from ..ops import PATHS, Path, attention
 from ..trace import recording, tap
 from .cache import Cache
+from .int8 import Int8Linear
+from .linear import Linear, linear
 from .positions import Rotary
 
 
@@ -38,7 +40,7 @@ class _Attention(nn.Module):
     def __init__(self, width: int, heads: Heads, bias: bool, scale: float | None, dropout: float) -> None:
         super().__init__()
         self.heads, self.scale, self.dropout = heads, scale, dropout
-        self.out = nn.Linear(heads.count * heads.value, width, bias)
+        self.out = Linear(heads.count * heads.value, width, bias)
         self.path: Path = "fused"
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, **how: Tensor | bool | int | None) -> Tensor:
@@ -61,6 +63,13 @@ def split_heads(x: Tensor, count: int) -> Tensor:
     return x.unflatten(-1, (count, -1)).transpose(1, 2)
 
 
+def some_outputs(layer: nn.Linear | Int8Linear, x: Tensor, outputs: slice) -> Tensor:
+    """What a layer gives for some of its outputs alone."""
+    if isinstance(layer, Int8Linear):
+        return layer.part(x, outputs)
+    return linear(x, layer.weight[outputs], None if layer.bias is None else layer.bias[outputs])
+
+
 class SelfAttention(_Attention):
     """Queries, keys and values from one sequence, by one product with W_Q, W_K, W_V side by side."""
 
@@ -80,7 +89,7 @@ class SelfAttention(_Attention):
         super().__init__(width, heads, bias, scale, dropout)
         self.causal, self.window, self.rotary = causal, window, rotary
         self.sizes = (heads.count * heads.key, heads.kv_count * heads.key, heads.kv_count * heads.value)
-        self.qkv = nn.Linear(width, sum(self.sizes), bias if qkv_bias is None else qkv_bias)
+        self.qkv = Linear(width, sum(self.sizes), bias if qkv_bias is None else qkv_bias)
 
     def forward(
         self,
@@ -114,11 +123,8 @@ class SelfAttention(_Attention):
         if rows is None:
             query, key, value = self.qkv(x).split(sizes, -1)
         else:
-            weights, biases = self.qkv.weight, self.qkv.bias
-            start = sizes[0]
-            query = nn.functional.linear(x[:, :rows], weights[:start], None if biases is None else biases[:start])
-            rest = nn.functional.linear(x, weights[start:], None if biases is None else biases[start:])
-            key, value = rest.split(sizes[1:], -1)
+            query = some_outputs(self.qkv, x[:, :rows], slice(sizes[0]))
+            key, value = some_outputs(self.qkv, x, slice(sizes[0], None)).split(sizes[1:], -1)
         return split_heads(query, heads.count), split_heads(key, heads.kv_count), split_heads(value, heads.kv_count)
 
 
@@ -140,9 +146,9 @@ class CrossAttention(_Attention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, bias, scale, dropout)
-        self.query = nn.Linear(width, heads.count * heads.key, bias)
-        self.key = nn.Linear(key_width or width, heads.kv_count * heads.key, bias)
-        self.value = nn.Linear(value_width or width, heads.kv_count * heads.value, bias)
+        self.query = Linear(width, heads.count * heads.key, bias)
+        self.key = Linear(key_width or width, heads.kv_count * heads.key, bias)
+        self.value = Linear(value_width or width, heads.kv_count * heads.value, bias)
 
     def remember(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values of the other sequence (B,M,width) as heads: computed once, asked many times."""

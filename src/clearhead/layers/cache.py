@@ -23,6 +23,7 @@ class Cache:
     even: bool = True
     bucket: int | None = None
     seen: int = 0
+    blank: bool = True  # no slot holds what memory happened to hold: a masked NaN would still make NaN
 
     @classmethod
     def empty(
@@ -51,7 +52,7 @@ class Cache:
     @property
     def fresh(self) -> bool:
         """Nothing is in it yet, and shapes are free: what comes first needs no look back."""
-        return self.used == 0 and self.bucket is None
+        return self.bucket is None and self.used == 0  # in this order: a compiled step must not depend on `used`
 
     def begin(self, count: int) -> None:
         """`count` tokens are about to come to every row: make room, and settle how many slots they look at."""
@@ -90,13 +91,15 @@ class Cache:
             self.used += count
         else:
             self._measure()
+            self._wipe()
 
     def select(self, rows: Tensor) -> "Cache":
         """The cache of these rows, in this order: beams that survive, requests that stay."""
         filled = self.used if self.bucket is None else self.size
         keys, values = ([_taken(t, rows, filled, self.even) for t in side] for side in (self.keys, self.values))
         chosen = Cache(keys, values, self.lengths.index_select(0, rows), self.used, self.even, self.bucket)
-        if not self.even:
+        chosen.blank = not self._uniform
+        if not self.even or not len(rows):
             chosen._measure()
         return chosen
 
@@ -125,6 +128,13 @@ class Cache:
     def _measure(self) -> None:
         ends = self.lengths.tolist()
         self.used, self.even = max(ends, default=0), len(set(ends)) <= 1
+
+    def _wipe(self) -> None:
+        """From now on rows of different lengths look, under a mask, at slots that nobody wrote."""
+        if not self.even and not self.blank:
+            for store in (*self.keys, *self.values):
+                store[:, self.used :] = 0.0
+            self.blank = True
 
     def _grow(self, size: int) -> None:
         if size > self.size:

@@ -1,11 +1,14 @@
 """From ids or pixels to the rows a stack works on: token tables, patches, and their positions added."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..trace import tap
 from .dropout import dropped
+from .linear import Linear, linear
 
 Positions = nn.Module  # called with (count, positions or None), gives the rows to add
 
@@ -32,14 +35,20 @@ class SharedTokens(TokenEmbedding):
 
     def __init__(self, owner: TokenEmbedding) -> None:
         nn.Module.__init__(self)
-        self.owner = (owner,)  # a tuple, because a module set on a module becomes its child
+        self.owner: tuple[Any] = (owner,)  # a tuple, because a module set on a module becomes its child
 
     @property
     def weight(self) -> nn.Parameter:
         return self.owner[0].weight
 
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.owner[0](ids)
 
-class VocabularyHead(nn.Linear):
+    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+        return self.owner[0].logits(hidden, bias)
+
+
+class VocabularyHead(Linear):
     """A head of its own (vocab, width), not tied to the embedding."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -54,7 +63,7 @@ def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> T
     """
     missing = -weight.shape[0] % 64
     if not weight.is_cuda or not missing:
-        return F.linear(hidden, weight, bias)
+        return linear(hidden, weight, bias)
     padded = F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), None if bias is None else F.pad(bias, (0, missing)))
     return padded[..., : weight.shape[0]]
 
@@ -110,7 +119,7 @@ class PatchInput(nn.Module):
     ) -> None:
         super().__init__()
         self.patch, self.stride, self.dropout = patch, stride, dropout
-        self.project = nn.Linear(channels * patch[0] * patch[1], width)
+        self.project = Linear(channels * patch[0] * patch[1], width)
         self.class_token = nn.Parameter(torch.empty(width)) if class_token else None
         self.positions = positions
 
@@ -123,7 +132,7 @@ class PatchInput(nn.Module):
         return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
 
     def forward(self, images: Tensor) -> Tensor:
-        patches = tap("patches", self.patches(tap("image", images)).to(self.project.weight.dtype))
+        patches = tap("patches", self.patches(tap("image", images)).to(self.project.bias.dtype))
         x = tap("projected", self.project(patches))
         if self.class_token is not None:
             x = tap("tokens", torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1))

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from ..ops import activate
 from ..trace import recording, tap
 from .dropout import dropped
+from .linear import Linear
 
 
 class FeedForward(nn.Module):
@@ -12,7 +13,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(width, ff, bias), nn.Linear(ff, width, bias)
+        self.up, self.down = Linear(width, ff, bias), Linear(ff, width, bias)
         self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,7 +27,7 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
-        self.gate_up, self.down = nn.Linear(width, 2 * ff, bias), nn.Linear(ff, width, bias)
+        self.gate_up, self.down = Linear(width, 2 * ff, bias), Linear(ff, width, bias)
         self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ..layers import (
     Heads,
     LayerNorm,
     LearnedPositions,
+    Linear,
     Pass,
     PostNormBlock,
     SelfAttention,
@@ -103,7 +104,7 @@ class MaskedWords(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
-        self.transform = nn.Linear(config.width, config.width)
+        self.transform = Linear(config.width, config.width)
         self.activation = ACTIVATIONS[config.activation]
         self.norm = LayerNorm(config.width, eps=config.norm_eps)
         self.table = None if config.tied else TokenEmbedding(config.vocab, config.width)
@@ -152,7 +153,7 @@ class BERT(Model):
         if name == "masked_words":
             return MaskedWords(self.config)
         features = {"pooler": self.config.width, "output": self.config.num_classes}
-        return nn.Linear(self.config.width, features.get(name) or 2)
+        return Linear(self.config.width, features.get(name) or 2)
 
     def hidden(self, ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """ids (B,L) -> (B,L,width). `lengths` (B,) are the rows' true lengths when some are padded at their right.

@@ -19,6 +19,7 @@ from ..layers import (
     Heads,
     LayerNorm,
     LearnedPositions,
+    Linear,
     Pass,
     PatchInput,
     SelfAttention,
@@ -133,7 +134,7 @@ class ViT(Model):
         on_tokens = c.final_norm == "tokens"
         self.encoder = Stack((self._block() for _ in range(c.layers)), self._norm() if on_tokens else None)
         self.pooled_norm = None if on_tokens else self._norm()
-        self.output = nn.Linear(c.width, c.num_classes)
+        self.output = Linear(c.width, c.num_classes)
         self.path: Path = "fused"
 
     def _positions(self) -> nn.Module | None:
