@@ -6,20 +6,12 @@ Read as their authors publish them, from `mrpc/` and `stsb/` inside the folder t
     stsb/sts-{train,dev,test}.csv          Cer et al. 2017: seven tab fields (licences may follow), no heading
 """
 
-import logging
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import ClearheadError
-from ..files import read_text
-
-FOLDER_VARIABLE = "CLEARHEAD_DATA"
-SHOWN = 5
-
-log = logging.getLogger("clearhead")
+from .text_files import Folder, find, left_out, parse_rows, read_lines, require
 
 
 @dataclass(frozen=True)
@@ -33,79 +25,49 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """One part of a data set. `bad` names the rows that were left out, and why."""
+    """One part of a data set. `bad` names the rows that were left out, and why; `notes` says it in short."""
 
     name: str
     rows: tuple[Pair, ...]
     bad: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def mrpc(part: str = "train", folder: str | os.PathLike[str] | None = None) -> Pairs:
+def mrpc(part: str = "train", folder: Folder = None) -> Pairs:
     """The Microsoft Research Paraphrase Corpus: 4,076 pairs to train on, 1,725 to test, score 1 for a paraphrase."""
     file = _file("mrpc", part, {name: f"msr_paraphrase_{name}.txt" for name in ("train", "test")}, folder)
     return _read(f"MRPC {part}", file, _mrpc_pair, headings=1)
 
 
-def stsb(part: str = "dev", folder: str | os.PathLike[str] | None = None) -> Pairs:
+def stsb(part: str = "dev", folder: Folder = None) -> Pairs:
     """The STS Benchmark: 5,749 pairs to train on, 1,500 to develop with, 1,379 to test; score 0 to 5."""
     file = _file("stsb", part, {name: f"sts-{name}.csv" for name in ("train", "dev", "test")}, folder)
     return _read(f"STS-B {part}", file, _stsb_pair, headings=0)
 
 
-SOURCES = {
-    "mrpc": "the Microsoft Research Paraphrase Corpus (microsoft.com/download, number 52398)",
-    "stsb": "the STS Benchmark (ixa2.si.ehu.eus/stswiki)",
-}
-
-
-def _file(name: str, part: str, parts: dict[str, str], folder: str | os.PathLike[str] | None) -> Path:
+def _file(name: str, part: str, parts: dict[str, str], folder: Folder) -> Path:
     """Where a part of a data set lies; what is missing is told together with where to put it."""
-    if part not in parts:
-        raise ClearheadError(f"{name} has no part {part!r}: take {' or '.join(parts)}")
-    root = folder or os.environ.get(FOLDER_VARIABLE)
-    wanted = f"{name}/{parts[part]}"
-    if not root:
-        raise ClearheadError(
-            f"no folder of data sets is named: set {FOLDER_VARIABLE} to one that holds {wanted}, from {SOURCES[name]}"
-        )
-    file = Path(root) / wanted
-    if not file.is_file():
-        raise ClearheadError(f"{file} is missing: fetch {SOURCES[name]} and put its {parts[part]} there")
-    return file
+    require(part in parts, f"{name} has no part {part!r}: take {' or '.join(parts)}")
+    return find(name, [parts[part]], folder)
 
 
 def _read(name: str, file: Path, pair: Callable[[list[str]], Pair], headings: int) -> Pairs:
-    lines = read_text(file).removeprefix("\ufeff").split("\n")
-    rows: list[Pair] = []
-    bad: list[str] = []
-    for number, line in enumerate(lines[headings:], start=headings + 1):
-        if line or number < len(lines):  # what follows the last newline is no row
-            try:
-                rows.append(pair(line.split("\t")))
-            except ClearheadError as problem:
-                bad.append(f"line {number}: {problem}")
-    if not rows:
-        raise ClearheadError(f"{file} holds no pair that can be read{f' ({bad[0]})' if bad else ''}")
-    if bad:
-        more = ", ..." if len(bad) > SHOWN else ""
-        log.warning(
-            "%s: %d of %d rows left out: %s%s", file, len(bad), len(bad) + len(rows), "; ".join(bad[:SHOWN]), more
-        )
-    return Pairs(name, tuple(rows), tuple(bad))
+    rows, bad = parse_rows(file, read_lines(file), lambda line: pair(line.split("\t")), headings, what="pair")
+    return Pairs(name, tuple(rows), tuple(bad), left_out(file, bad, len(rows)))
 
 
 def _mrpc_pair(fields: list[str]) -> Pair:
-    _require(len(fields) == 5, f"{len(fields)} fields, not 5")
+    require(len(fields) == 5, f"{len(fields)} fields, not 5")
     quality, _, _, first, second = fields
-    _require(quality in ("0", "1"), f"the judgement is {quality[:20]!r}, not 0 or 1")
+    require(quality in ("0", "1"), f"the judgement is {quality[:20]!r}, not 0 or 1")
     return _pair(first, second, float(quality))
 
 
 def _stsb_pair(fields: list[str]) -> Pair:
-    _require(len(fields) >= 7, f"{len(fields)} fields, not 7")
+    require(len(fields) >= 7, f"{len(fields)} fields, not 7")
     return _pair(fields[5], fields[6], _score(fields[4]))
 
 
@@ -114,16 +76,11 @@ def _score(text: str) -> float:
         score = float(text)
     except ValueError:
         score = math.nan
-    _require(0 <= score <= 5, f"the score is {text[:20]!r}, not a number from 0 to 5")
+    require(0 <= score <= 5, f"the score is {text[:20]!r}, not a number from 0 to 5")
     return score
 
 
 def _pair(first: str, second: str, score: float) -> Pair:
     first, second = first.strip(), second.strip()
-    _require(bool(first and second), "a sentence is empty")
+    require(bool(first and second), "a sentence is empty")
     return Pair(first, second, score)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ClearheadError(message)
