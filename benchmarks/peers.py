@@ -4,6 +4,7 @@ transformers and timm as they install, imported only when asked for; nanoGPT's s
 """
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -129,3 +130,51 @@ class NanoGPTBlock(nn.Module):
         split = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, dim=2))
         heads = F.scaled_dot_product_attention(*split, is_causal=True)
         return self.out(heads.transpose(1, 2).contiguous().view(batch, length, width))
+
+
+def transformers_marian(vocab: int) -> nn.Module:
+    """transformers' Marian with the sizes of transformer-base, SDPA, eval mode; the last token is padding and start."""
+    declare_vision_operators()
+    from transformers import MarianConfig, MarianMTModel  # pyright: ignore[reportMissingImports]
+
+    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN_SIDE.items()}
+    config = MarianConfig(
+        vocab_size=vocab,
+        d_model=512,
+        max_position_embeddings=512,
+        pad_token_id=vocab - 1,
+        eos_token_id=0,
+        decoder_start_token_id=vocab - 1,
+        scale_embedding=True,
+        activation_function="relu",
+        forced_eos_token_id=None,
+        attn_implementation="sdpa",
+        **sides,
+    )
+    return MarianMTModel(config).eval()
+
+
+MARIAN_SIDE = {"layers": 6, "attention_heads": 8, "ffn_dim": 2048}
+
+
+def ctranslate2_marian(model: nn.Module, vocab: int, folder: Path, threads: int) -> dict[str, Any]:
+    """The same weights in CTranslate2, fp32 and int8. Its form of Marian has no padding token."""
+    import ctranslate2  # pyright: ignore[reportMissingImports]
+    from ctranslate2.converters.transformers import MarianMTLoader  # pyright: ignore[reportMissingImports]
+
+    words = ["</s>", *(f"t{token}" for token in range(1, vocab - 1))]
+    translators = {}
+    for kind, stored, computed in (("fp32", None, "float32"), ("int8", "int8", "int8")):
+        spec: Any = MarianMTLoader().get_model_spec(model)
+        spec.register_source_vocabulary(words)
+        spec.register_target_vocabulary(words)
+        spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = "<s>", "</s>", "t1"
+        spec.validate()
+        spec.optimize(quantization=stored)
+        place = folder / kind
+        place.mkdir()
+        spec.save(str(place))
+        translators[kind] = ctranslate2.Translator(
+            str(place), device="cpu", inter_threads=1, intra_threads=threads, compute_type=computed
+        )
+    return translators

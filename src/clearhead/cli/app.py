@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from ..errors import ClearheadError
-from . import convert, embed, export, models, similar, trace
+from . import complete, convert, embed, export, generate, models, similar, trace, translate
 
 app = typer.Typer(
     name="clearhead",
@@ -18,6 +18,9 @@ app = typer.Typer(
 )
 app.command("models")(models.command)
 app.command("trace")(trace.command)
+app.command("generate")(generate.command)
+app.command("translate")(translate.command)
+app.command("complete")(complete.command)
 app.command("embed")(embed.command)
 app.command("similar")(similar.command)
 app.command("convert")(convert.command)

@@ -1,7 +1,8 @@
-"""Lines of text for a command: from files, from stdin or given in place; and a bar while long input is worked on."""
+"""What commands share: text from files, stdin or in place; the model; a bar on long input; columns of words."""
 
+import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.progress import Progress
 
 from ..errors import ClearheadError
 from ..files import read_text
-from ..models import Model, names
+from ..models import Model, create, names
 from ..runs import load
 
 LONG = 200  # lines from which on a bar is shown
@@ -22,7 +23,7 @@ def read_lines(files: list[Path], texts: list[str]) -> list[str]:
         if sys.stdin.isatty():
             raise ClearheadError("no text was given: name a file, give --text, or pipe lines in")
         files = [Path("-")]
-    lines = [line for file in files for line in _split(_stdin() if str(file) == "-" else read_text(file))]
+    lines = [line for file in files for line in _split(text_of(file))]
     lines += texts
     if not any(line.strip() for line in lines):
         names_given = ["stdin" if str(file) == "-" else str(file) for file in files] or ["the text"]
@@ -30,7 +31,10 @@ def read_lines(files: list[Path], texts: list[str]) -> list[str]:
     return lines
 
 
-def _stdin() -> str:
+def text_of(file: Path) -> str:
+    """The text of a file; `-` is stdin."""
+    if str(file) != "-":
+        return read_text(file)
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,10 +54,63 @@ def trained(name: str, device: str) -> Model:
     return load(name, device=device)
 
 
+def trained_or_random(name: str, device: str, random: bool, seed: int) -> Model:
+    """The same; or, where that is asked for, a name with random weights: `say_random` must say so."""
+    if device == "meta":
+        raise ClearheadError("the meta device computes nothing: use auto or cpu")
+    own = Path(name).exists()
+    if random and own:
+        raise ClearheadError(f"--random goes with a model's name: {name} has weights of its own")
+    if name in names() and not own and not random:
+        raise ClearheadError(f"{name} is an architecture without trained weights: give a trained folder, or --random")
+    return create(name, seed=seed, device=device) if random else load(name, device=device)
+
+
+def say_random(model: Model) -> None:
+    if model.origin.random:
+        say(f"{model.origin}: what it writes means nothing")
+
+
+def in_int8(model: Model, rows: Sequence[Sequence[int]]) -> Model:
+    """The model with weights in 8 bits; what that costs on these inputs is said."""
+    from ..layers import quantise
+    from ..tasks.precision import measured_loss
+
+    light, context = copy.deepcopy(model), getattr(model.config, "context", None) or sys.maxsize
+    quantise(light)
+    say(str(measured_loss(model, light, [row[-context:] for row in rows])))
+    return light
+
+
+def say(line: str) -> None:
+    """Beside the answer: on stderr, so that stdout is the answer alone."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def say_speed(tokens: int, seconds: float) -> None:
+    say(f"{tokens:,} tokens in {seconds:.2f} s: {tokens / max(seconds, 1e-9):,.1f} tokens/s")
+
+
+def harmless(text: str) -> str:
+    """What may go to a terminal: control characters could move its cursor or rename its window."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of words as lines, each column as wide as its widest word."""
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(word.ljust(size) for word, size in zip(row, sizes, strict=True)).rstrip() for row in rows]
+
+
 @contextmanager
-def bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that is told how many lines were done, where there are many and somebody can see it."""
+def bar(total: int, long: int = LONG, *, printing: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr that is told how many lines were done, where there are many and somebody can see it.
+
+    A command that is `printing` meanwhile shows by that how far it is, where a terminal has both.
+    """
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=total < LONG or not console.is_terminal) as progress:
+    hidden = total < long or not console.is_terminal or (printing and sys.stdout.isatty())
+    # Not through rich: it would send what is printed to the bar's console, which is stderr.
+    with Progress(console=console, transient=True, disable=hidden, redirect_stdout=False) as progress:
         task = progress.add_task("lines", total=total)
         yield lambda done: progress.advance(task, done)

@@ -7,6 +7,7 @@ GPT-3 alternates dense and locally banded layers without publishing the band: ou
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -162,11 +163,14 @@ class GPT(Model):
         cache = self.new_cache(len(ids), room, bucket)
         return State(cache, self.head(last_rows(self.hidden(ids, lengths, cache), lengths)))
 
-    def step(self, tokens: Tensor, state: State) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
+    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
+
+        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
+        """
         self._check_length(1, state.cache)
         state.cache.begin(1)
-        state.logits = self.next_logits(tokens, state)
+        state.logits = (compute or self.next_logits)(tokens, state)
         state.cache.advance(1)
         return state.logits
 

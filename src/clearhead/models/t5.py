@@ -8,6 +8,7 @@ v1.0: ReLU, the head tied to the embedding, hidden states times 1/sqrt(width) be
 own, nothing scaled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -199,10 +200,13 @@ class T5(Model):
         cache, encoded = self.new_cache(len(source), room, bucket), self.encode(source, lengths)
         return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
 
-    def step(self, tokens: Tensor, state: State) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
+    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
+
+        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
+        """
         state.cache.begin(1)
-        state.logits = self.next_logits(tokens, state)
+        state.logits = (compute or self.next_logits)(tokens, state)
         state.cache.advance(1)
         return state.logits
 

@@ -102,3 +102,84 @@ def test_join_puts_arriving_rows_behind_ours_whatever_their_sizes():
     seen = both.mask(1)
     assert seen is not None
     assert seen.sum(-1).flatten().tolist() == [5, 3, 2, 7]
+
+
+def static(lengths: list[int], bucket: int = 4, size: int = 6) -> Cache:
+    """A cache in static shapes after a ragged prompt."""
+    cache = Cache.empty(2, len(lengths), size, HEADS, (KEY, VALUE), torch.device("cpu"), torch.float32, bucket)
+    cache.begin(max(lengths))
+    for layer in range(2):
+        cache.extend(layer, *new(len(lengths), max(lengths)))
+    cache.advance(max(lengths), torch.tensor(lengths))
+    return cache
+
+
+def test_in_static_shapes_the_first_one_two_four_buckets_are_looked_at():
+    cache = static([3, 3])
+    assert cache.size == 8
+    for used, seen in ((4, 4), (5, 8), (6, 8), (7, 8), (8, 8), (9, 16), (10, 16)):
+        cache.begin(1)
+        assert cache.seen == seen
+        keys, values = cache.extend(0, *new(2, 1))
+        assert keys.shape[2] == values.shape[2] == seen
+        cache.advance(1)
+        assert cache.used == used
+    assert cache.size >= 16
+
+
+def test_in_static_shapes_even_rows_have_a_mask_and_positions_of_their_own():
+    cache = static([3, 3])
+    cache.begin(1)
+    mask = cache.mask(1)
+    assert mask is not None
+    assert mask.shape == (2, 1, 1, 4)
+    assert cache.positions(2).tolist() == [[3, 4], [3, 4]]
+    assert not cache.fresh
+
+
+def test_reordering_keeps_the_memory_and_gives_what_a_selection_gives():
+    cache = static([4, 2, 3])
+    stores = [*cache.keys, *cache.values, cache.lengths]
+    addresses = [store.data_ptr() for store in stores]
+    expected = cache.select(torch.tensor([2, 0, 0]))
+    cache.reorder(torch.tensor([2, 0, 0]))
+    assert [store.data_ptr() for store in (*cache.keys, *cache.values, cache.lengths)] == addresses
+    wanted = [*expected.keys, *expected.values, expected.lengths]
+    assert all(torch.equal(mine, other) for mine, other in zip(stores, wanted, strict=True))
+
+
+def test_when_the_longest_rows_leave_fewer_slots_are_looked_at():
+    cache, _, _ = filled([6, 2, 2])
+    rest = cache.select(torch.tensor([1, 2]))
+    rest.begin(1)
+    assert (rest.used, rest.even, rest.seen) == (2, True, 3)
+    assert rest.mask(1) is None
+
+
+def test_a_selection_of_no_rows_is_empty_and_takes_no_part_in_a_join():
+    cache, _, _ = filled([6, 6])
+    nobody = cache.select(torch.tensor([], dtype=torch.long))
+    assert (len(nobody.lengths), nobody.used) == (0, 0)
+    arriving, key, _ = filled([2, 3])
+    both = nobody.join(arriving)
+    assert both.used == 3
+    both.begin(1)
+    assert torch.equal(both.extend(0, *new(2, 1))[0][1, :, :3], key[1, :, :3])
+
+
+def test_slots_that_ragged_rows_look_at_under_a_mask_hold_numbers():
+    """Even rows are copied into memory as it comes; when they become ragged, the rest of it is wiped."""
+    cache, _, _ = filled([3, 3])
+    rows = cache.select(torch.tensor([0, 1, 1]))
+    for store in (*rows.keys, *rows.values):
+        store[:, rows.used :] = torch.nan
+    rows.begin(2)
+    for layer in range(2):
+        rows.extend(layer, *new(3, 2))
+    rows.advance(2, torch.tensor([1, 2, 1]))
+    rows.begin(1)
+    for layer in range(2):
+        keys, values = rows.extend(layer, *new(3, 1))
+        assert keys.shape[2] == 6
+        assert keys.isfinite().all()
+        assert values.isfinite().all()
