@@ -15,8 +15,10 @@ from torch import Tensor
 
 from ..errors import ClearheadError
 from .allowed import Allowed
-from .loop import context_of, without
-from .protocol import Decoder, Rows, continues, start
+from .loop import beginnings, check_prompt, context_of, without
+from .protocol import Decoder, Rows, start
+
+LARGEST_EXPONENT = 700  # e^700 and e^-700 are numbers that a float can hold
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,11 @@ class Beams:
                 spoken = {"count": "the number of beams", "length": "a length"}[name]
                 raise ClearheadError(f"{spoken} must be a whole number of at least 1, not {value!r}")
         penalty = self.length_penalty
-        if not isinstance(penalty, int | float) or not math.isfinite(penalty):
+        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not math.isfinite(penalty):
             raise ClearheadError(f"length_penalty must be a number, not {penalty!r}")
-        if self.early_stopping not in (True, False, "never"):
+        if abs(penalty) * math.log(self.length) > LARGEST_EXPONENT:
+            raise ClearheadError(f"a length_penalty of {penalty!r} is too much for {self.length} tokens")
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise ClearheadError(f"early_stopping must be true, false or 'never', not {self.early_stopping!r}")
 
     def score(self, logprob: float, length: int) -> float:
@@ -174,13 +178,10 @@ def beam_search(
 ) -> list[Search]:
     """Search for every prompt or source, all of them together; each ends when its own search has."""
     beams = beams or Beams()
-    prompts = inputs if continues(model) else [prefix or (0,) for _ in inputs]
-    longest, context = max((len(prompt) for prompt in prompts), default=0), context_of(model)
-    if context is not None and longest + beams.length - 1 > context:
-        raise ClearheadError(
-            f"{longest} tokens and {beams.length} more don't fit the context of {context}: "
-            f"ask for at most {max(0, context - longest + 1)}"
-        )
+    longest = max((len(prompt) for prompt in beginnings(model, inputs, prefix)), default=0)
+    _check_room(longest, beams.length, context_of(model))
+    if allowed is not None:
+        allowed.check(beams.length, end, never)
     searches = [Search(beams, end, never, allowed, tree) for _ in inputs]
     state, going, width = start(model, inputs, prefix, longest + beams.length), searches, 1
     while going:
@@ -192,19 +193,29 @@ def beam_search(
     return searches
 
 
+def _check_room(longest: int, length: int, context: int | None) -> None:
+    """A search compares sentences of all lengths, so all of them must fit."""
+    if context is None:
+        return
+    check_prompt(longest, context)
+    if longest + length - 1 > context:
+        raise ClearheadError(
+            f"{longest} tokens and {length} more don't fit the context of {context}: "
+            f"ask for at most {context - longest + 1}"
+        )
+
+
 def _continuations(logits: Tensor, going: list[Search], width: int) -> list[list[tuple[float, int, int]]]:
-    """Each search's best continuations. The order inside a row needs no softmax, its total alone does.
+    """Each search's best continuations.
 
     A search has `width` rows of the logits, its beams first: where there are fewer beams the rest is filler.
     """
-    logits = logits.float()
-    total = logits.logsumexp(-1, keepdim=True)
-    logits = without(logits, going[0].never)
+    logprobs = without(logits.float().log_softmax(-1), going[0].never)
     if going[0].allowed is not None:
-        logits = _closed(logits, going, width)
+        logprobs = _closed(logprobs, going, width)
     wanted = max(2, 1 + len(going[0].end)) * going[0].beams.count
-    values, tokens = logits.topk(min(wanted, logits.shape[-1]))
-    scored, named = (values - total).tolist(), tokens.tolist()
+    values, tokens = logprobs.topk(min(wanted, logprobs.shape[-1]))
+    scored, named = values.tolist(), tokens.tolist()
     result = []
     for place, search in enumerate(going):
         found = [
@@ -236,7 +247,7 @@ def _closed(logits: Tensor, going: list[Search], width: int) -> Tensor:
     shut = torch.full_like(logits, -math.inf)
     for place, search in enumerate(going):
         for number, beam in enumerate(search.running):
-            following = search.allowed.next(beam.tokens) if search.allowed is not None else []
+            following = search.allowed.next(beam.tokens, search.end) if search.allowed is not None else []
             at = torch.tensor(following, device=logits.device, dtype=torch.long)
             shut[place * width + number, at] = logits[place * width + number, at]
     return shut

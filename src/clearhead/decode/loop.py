@@ -21,8 +21,8 @@ from .sampling import Sampling, generators
 class Piece:
     """A token that one row got. `logprob` is the model's own, before any filter; `best` are its first choices.
 
-    `reason` is set when it was the row's last: "end" (the end token, not part of the text), "stop", "length", "closed"
-    (a sequence of the allowed set is complete).
+    `reason` is set when it was the row's last: "end" (the end token, not part of the text), "stop", "length" (as many
+    as asked for, or as the context holds), "closed" (a sequence of the allowed set is complete).
     """
 
     row: int
@@ -94,16 +94,20 @@ def generate(
     random = generators(seeds)
     going = list(range(len(inputs)))
     window = Window(model, inputs, limits, prefix)
+    if allowed is not None:
+        allowed.check(min(window.most, default=limits.length), limits.end, limits.never)
     state = window.start()
     while going:
         logits = state.logits
         history = [window.history(row, written[row].tokens) for row in going]
-        scores = sampling.scores(without(logits, limits.never), history)
-        if allowed is not None:
-            scores = _closed(scores, [allowed.next(written[row].tokens) for row in going])
-        tokens = sampling.choose(scores, [random[row] for row in going])
+        possible = without(logits, limits.never)
+        if allowed is not None:  # before the filters: these must not leave only what is not allowed
+            possible = _closed(possible, [allowed.next(written[row].tokens, limits.end) for row in going])
+        tokens = sampling.choose(sampling.scores(possible, history), [random[row] for row in going])
         pieces = _pieces(going, tokens, logits, best)
-        pieces = [_with_reason(piece, written[piece.row].tokens, limits, allowed) for piece in pieces]
+        pieces = [
+            _with_reason(piece, written[piece.row].tokens, limits, window.most[piece.row], allowed) for piece in pieces
+        ]
         for piece in pieces:
             written[piece.row].add(piece)
         yield pieces
@@ -133,22 +137,17 @@ class Window:
     ) -> None:
         self.model, self.prefix = model, prefix
         self.inputs = [list(row) for row in inputs]
-        self.prompts = self.inputs if continues(model) else [list(prefix or ()) for _ in inputs]
+        self.prompts = beginnings(model, self.inputs, prefix)
         self.context = context_of(model)
         self.slides = limits.window and continues(model)
         longest = max((len(prompt) for prompt in self.prompts), default=0)
         self.room = longest + limits.length
+        self.most = [limits.length] * len(self.prompts)  # how many tokens each row may get
         if self.context is not None:
-            self._check(longest, limits)
             self.room = min(self.room, self.context)
-
-    def _check(self, longest: int, limits: Limits) -> None:
-        assert self.context is not None
-        if longest > self.context and not self.slides:
-            raise ClearheadError(
-                f"a prompt of {longest} tokens doesn't fit the context of {self.context}: "
-                "shorten it, or ask for a window"
-            )
+            if not self.slides:
+                check_prompt(longest, self.context, "or ask for a window" if continues(model) else "")
+                self.most = [min(limits.length, self.context - len(prompt) + 1) for prompt in self.prompts]
 
     def history(self, row: int, tokens: list[int]) -> list[int]:
         return self.prompts[row] + tokens
@@ -164,6 +163,20 @@ class Window:
                 return start(self.model, [row[-self.context :] for row in rows], None, self.room)
         self.model.step(torch.tensor(tokens, device=state.logits.device), state)
         return state
+
+
+def beginnings(model: Decoder, inputs: Sequence[Sequence[int]], prefix: Sequence[int] | None) -> list[list[int]]:
+    """The tokens that stand before what is written: the prompts, or what every answer to a source begins with."""
+    if continues(model):
+        return [list(row) for row in inputs]
+    first = getattr(model, "start_token", None)
+    return [([] if first is None else [first]) if prefix is None else list(prefix) for _ in inputs]
+
+
+def check_prompt(longest: int, context: int, otherwise: str = "") -> None:
+    if longest > context:
+        advice = f"shorten it, {otherwise}" if otherwise else "shorten it"
+        raise ClearheadError(f"a prompt of {longest} tokens doesn't fit the context of {context}: {advice}")
 
 
 def context_of(model: Decoder) -> int | None:
@@ -188,13 +201,11 @@ def _closed(scores: Tensor, following: list[list[int]]) -> Tensor:
 
 
 def _pieces(going: list[int], tokens: list[int], logits: Tensor, best: int) -> list[Piece]:
-    logits = logits.float()
-    total = logits.logsumexp(-1)
-    chosen = logits.gather(-1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0] - total
+    logprobs = logits.float().log_softmax(-1)
+    chosen = logprobs.gather(-1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
     first: list[tuple[tuple[int, float], ...]] = [()] * len(going)
     if best:
-        values, indices = logits.topk(min(best, logits.shape[-1]))
-        values = values - total[:, None]
+        values, indices = logprobs.topk(min(best, logits.shape[-1]))
         first = [tuple(zip(i, v, strict=True)) for i, v in zip(indices.tolist(), values.tolist(), strict=True)]
     return [
         Piece(row, token, logprob, best=choices)
@@ -202,7 +213,7 @@ def _pieces(going: list[int], tokens: list[int], logits: Tensor, best: int) -> l
     ]
 
 
-def _with_reason(piece: Piece, before: list[int], limits: Limits, allowed: Allowed | None) -> Piece:
+def _with_reason(piece: Piece, before: list[int], limits: Limits, most: int, allowed: Allowed | None) -> Piece:
     tokens = [*before, piece.token]
     reason = None
     if piece.token in limits.end:
@@ -211,6 +222,6 @@ def _with_reason(piece: Piece, before: list[int], limits: Limits, allowed: Allow
         reason = "closed"
     elif limits.stopped is not None and limits.stopped(piece.row, tokens):
         reason = "stop"
-    elif len(tokens) >= limits.length:
+    elif len(tokens) >= most:
         reason = "length"
     return piece if reason is None else Piece(piece.row, piece.token, piece.logprob, reason, piece.best)

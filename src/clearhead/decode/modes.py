@@ -41,8 +41,8 @@ def compare_modes(
     model: Decoder, given: Sequence[int], target: Sequence[int], end: frozenset[int] = frozenset()
 ) -> Modes:
     """Both modes on one prompt or source and its true continuation or translation."""
-    if not target:
-        raise ClearheadError("there is no target to compare with")
+    if not given or not target:
+        raise ClearheadError(f"there is no {'target to compare with' if given else 'prompt or source to start from'}")
     forced = _forced(model, given, target)
     written = collect(1, generate(model, [given], Limits(length=len(target), end=end)))[0]
     free = [

@@ -53,6 +53,8 @@ def start(
     """Begin with these prompts or sources, of any lengths; `prefix` is how every answer begins, if not as usual."""
     if not inputs or not all(inputs):
         raise ClearheadError("there is nothing to start from: a prompt has no token")
+    if prefix is not None and not prefix:
+        raise ClearheadError("there is nothing to start from: the answers' beginning has no token")
     device = model.device  # pyright: ignore[reportAttributeAccessIssue]
     ids, lengths = padded(inputs, device)
     options: dict[str, Any] = {}

@@ -14,6 +14,8 @@ from torch import Generator, Tensor
 
 from ..errors import ClearheadError
 
+COLDEST = 1e-30  # colder is the same draw, but would divide by a zero of fp32
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -52,7 +54,7 @@ class Sampling:
             scores = _penalised(scores, history, self.repetition_penalty)
         if self.greedy:
             return scores
-        scores = scores / self.temperature
+        scores = (scores - scores.amax(-1, keepdim=True)) / max(self.temperature, COLDEST)
         if self.top_k is not None and self.top_k < scores.shape[-1]:
             scores = scores.masked_fill(scores < scores.topk(self.top_k).values[:, -1:], -math.inf)
         if self.top_p is not None and self.top_p < 1:
@@ -73,9 +75,7 @@ def draw(scores: Tensor, generators: Sequence[Generator]) -> list[int]:
     reached = chances.cumsum(-1)
     numbers = torch.stack([torch.rand((), generator=generator, dtype=torch.float64) for generator in generators])
     found = torch.searchsorted(reached, (numbers.to(reached.device) * reached[:, -1])[:, None], right=True)
-    last = (
-        (chances > 0).long().cumsum(-1).argmax(-1, keepdim=True)
-    )  # rounding may not carry a draw past what is possible
+    last = (chances > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding may not carry a draw past what can be
     return torch.minimum(found, last)[:, 0].tolist()
 
 
