@@ -4,13 +4,14 @@ Teacher forcing puts the whole target in at once, so an error at one place does 
 what was chosen, one token after the other, and an error changes everything behind it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..errors import ClearheadError
-from .loop import Limits, collect, generate
+from .loop import Limits, beginnings, collect, generate, without
 from .protocol import Decoder, continues, padded, start
 
 
@@ -38,34 +39,44 @@ class Modes:
 
 @torch.inference_mode()
 def compare_modes(
-    model: Decoder, given: Sequence[int], target: Sequence[int], end: frozenset[int] = frozenset()
+    model: Decoder,
+    given: Sequence[int],
+    target: Sequence[int],
+    end: frozenset[int] = frozenset(),
+    never: frozenset[int] = frozenset(),
+    prefix: Sequence[int] | None = None,
 ) -> Modes:
     """Both modes on one prompt or source and its true continuation or translation."""
     if not given or not target:
         raise ClearheadError(f"there is no {'target to compare with' if given else 'prompt or source to start from'}")
-    forced = _forced(model, given, target)
-    written = collect(1, generate(model, [given], Limits(length=len(target), end=end)))[0]
-    free = [
-        Guess(token, float(torch.tensor(logprob).exp()))
-        for token, logprob in zip(written.tokens, written.logprobs, strict=True)
-    ]
+    forced = _forced(model, given, target, never, prefix)
+    limits = Limits(length=len(target), end=end, never=never)
+    written = collect(1, generate(model, [given], limits, prefix=prefix))[0]
+    free = [Guess(token, math.exp(p)) for token, p in zip(written.tokens, written.logprobs, strict=True)]
     return Modes(tuple(target), tuple(forced), tuple(free))
 
 
-def _forced(model: Decoder, given: Sequence[int], target: Sequence[int]) -> list[Guess]:
+def _forced(
+    model: Decoder,
+    given: Sequence[int],
+    target: Sequence[int],
+    never: frozenset[int],
+    prefix: Sequence[int] | None,
+) -> list[Guess]:
     """One pass over all of the target but its last token: the guess at every place, from the true words before it."""
     device = model.device  # pyright: ignore[reportAttributeAccessIssue]
     if continues(model):
         ids, _ = padded([[*given, *target[:-1]]], device)
         logits = model(ids)[0, len(given) - 1 :]  # pyright: ignore[reportCallIssue]
     else:
-        first = model.start_token  # pyright: ignore[reportAttributeAccessIssue]
-        start(model, [given])  # says so in one line if the model does not know how targets begin
+        start(model, [given], prefix)  # says so in one line if the model does not know how targets begin
+        begun = beginnings(model, [given], prefix)[0]
         source, _ = padded([given], device)
-        shown, _ = padded([[first, *target[:-1]]], device)
-        logits = model(source, shown)[0]  # pyright: ignore[reportCallIssue]
-    chances = logits.float().softmax(-1)
-    best = chances.max(-1)
-    true = chances[torch.arange(len(target)), torch.tensor(list(target), device=chances.device)]
-    rows = zip(best.indices.tolist(), best.values.tolist(), true.tolist(), strict=True)
+        shown, _ = padded([[*begun, *target[:-1]]], device)
+        logits = model(source, shown)[0, len(begun) - 1 :]  # pyright: ignore[reportCallIssue]
+    logits = logits.float()
+    best = without(logits, never).argmax(-1)
+    chances, places = logits.softmax(-1), torch.arange(len(target), device=device)
+    true = chances[places, torch.tensor(list(target), device=device)]
+    rows = zip(best.tolist(), chances[places, best].tolist(), true.tolist(), strict=True)
     return [Guess(token, probability, certain) for token, probability, certain in rows]

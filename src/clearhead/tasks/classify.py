@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from ..runs.labels import Labels, labels
 from ..trace import underneath
 from .embed import answering, encoder_and_tokenizer
 
-Input = str | tuple[str, str] | Picture
+Input = Union[str, tuple[str, str], Picture]  # noqa: UP007  (Picture is a name in quotes)
 Progress = Callable[[int], None]
 
 log = logging.getLogger("clearhead")

@@ -263,6 +263,6 @@ def teach(model: nn.Module, given: str, target: str) -> Lesson:
     if room is not None and len(true) > room:
         raise ClearheadError(f"a target of {len(true)} tokens doesn't fit: the context has room for {room}")
     with answering(writes.model):
-        modes = compare_modes(writes.model, ids, true, writes.end)
+        modes = compare_modes(writes.model, ids, true, writes.end, writes.never, writes.prefix)
     forced, free = ([guess.token for guess in guesses] for guesses in (modes.forced, modes.free))
     return Lesson(modes, *map(writes.pieces, (true, forced, free)))
