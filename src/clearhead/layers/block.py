@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..trace import tap
 from .attention import CrossAttention, SelfAttention
 from .cache import Cache
+from .drop_path import dropped_rows
 from .dropout import dropped
 
 
@@ -50,7 +51,7 @@ class Block(nn.Module):
         self.attention_norm, self.attention = make_norm(), attention
         self.cross_norm, self.cross = (make_norm(), cross) if cross is not None else (None, None)
         self.feed_forward_norm, self.feed_forward = make_norm(), feed_forward
-        self.dropout = dropout
+        self.dropout, self.drop_path = dropout, 0.0
 
     def forward(self, x: Tensor, shared: Pass, layer: int, rows: int | None = None) -> Tensor:
         """x (B,L,width) -> the same; with `rows`, what comes out for the first tokens alone (B,rows,width)."""
@@ -71,21 +72,23 @@ class Block(nn.Module):
     ) -> Tensor:
         raise NotImplementedError
 
+    def dropped(self, change: Tensor) -> Tensor:
+        """What a part adds to the stream, thinned out in training: single features, or the whole of a row."""
+        return dropped_rows(dropped(change, self.dropout, self.training), self.drop_path, self.training)
+
 
 class PreNormBlock(Block):
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
     ) -> Tensor:
-        change = dropped(part(norm(x)), self.dropout, self.training)
-        return tap(site, x[:, :rows] + change)
+        return tap(site, x[:, :rows] + self.dropped(part(norm(x))))
 
 
 class PostNormBlock(Block):
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
     ) -> Tensor:
-        change = dropped(part(x), self.dropout, self.training)
-        return norm(tap(site, x[:, :rows] + change))
+        return norm(tap(site, x[:, :rows] + self.dropped(part(x))))
 
 
 BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock}

@@ -2,12 +2,20 @@
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from ..errors import ClearheadError
+from ..trace import recording
 from .block import Block, Pass
 
 
 class Stack(nn.Module):
+    """`checkpointing`: in training a block keeps nothing but its input and is computed again on the way back."""
+
+    checkpointing = False
+
     def __init__(self, blocks: Iterable[Block], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks, self.norm = nn.ModuleList(blocks), norm
@@ -15,10 +23,41 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, shared: Pass, rows: int | None = None) -> Tensor:
         """x (B,L,width) -> the same; with `rows` the last block answers for the first tokens alone."""
         last = len(self.blocks) - 1
+        again = self.checkpointing and self._may_compute_again(shared)
         for layer, block in enumerate(self.blocks):
-            x = block(x, shared, layer, rows if layer == last else None)
+            some = rows if layer == last else None
+            if again:
+                x = checkpoint(block, x, shared, layer, some, use_reentrant=False)
+            else:
+                x = block(x, shared, layer, some)
         return x if self.norm is None else self.norm(x)
+
+    def _may_compute_again(self, shared: Pass) -> bool:
+        """Only where a way back comes, and nobody would see a block twice: neither a cache nor a recorder."""
+        return self.training and torch.is_grad_enabled() and shared.cache is None and not recording()
 
     def remember(self, encoded: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The encoder's output as every block's cross-attention will see it: computed once a source."""
         return [block.cross.remember(encoded) for block in self.blocks]  # pyright: ignore
+
+
+def set_drop_path(model: nn.Module, rate: float) -> None:
+    """Drop path on a model's blocks: none in the first of a stack, growing evenly to `rate` in the last."""
+    if not 0 <= rate < 1:
+        raise ClearheadError(f"drop_path must be at least 0 and below 1, not {rate!r}")
+    for stack in _stacks(model):
+        for layer, block in enumerate(stack.blocks):
+            block.drop_path = rate * layer / max(1, len(stack.blocks) - 1)  # pyright: ignore
+
+
+def set_checkpointing(model: nn.Module, on: bool) -> None:
+    """Activation checkpointing in every stack of a model: less memory for one more forward pass."""
+    for stack in _stacks(model):
+        stack.checkpointing = on
+
+
+def _stacks(model: nn.Module) -> list[Stack]:
+    found = [module for module in model.modules() if isinstance(module, Stack)]
+    if not found:
+        raise ClearheadError(f"a {type(model).__name__} has no stack of blocks")
+    return found

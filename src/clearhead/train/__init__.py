@@ -1,0 +1,1 @@
+"""Training: how weights change (optimisers, schedules, averages, adapters) and the loop that changes them."""

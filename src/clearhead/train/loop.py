@@ -1,0 +1,385 @@
+"""The loop: one for every family and task. Batch, loss, gradients, update; now and then a line, a validation, a state.
+
+An update is a pure function of its number and of what the saved state holds: batches are numbered, dropout is seeded
+by the number, and nothing else is random. So a run that was killed gives the same weights as one that was not.
+"""
+
+import hashlib
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import ClearheadError
+from ..layers.stack import set_checkpointing, set_drop_path
+from ..models.base import Model
+from ..models.registry import as_device
+from ..runs import save
+from .average import EMA, average_checkpoints
+from .freeze import freeze
+from .metrics import Metrics
+from .optimiser import build
+from .ranks import Ranks, ranks
+from .saved import Saved, States
+from .schedule import Schedule
+from .settings import Settings, to_plain
+from .task import Spec, Task
+
+log = logging.getLogger("clearhead")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run: what is learned from what, and how."""
+
+    name: str
+    spec: Spec
+    settings: Settings
+
+    def plain(self) -> dict[str, Any]:
+        """As run.yaml holds it."""
+        spec = {"kind": self.spec.kind, **to_plain(self.spec)}
+        return {"name": self.name, "task": spec, "settings": to_plain(self.settings)}
+
+    @property
+    def fingerprint(self) -> str:
+        """Two runs with the same one train the same weights. Where they run and how often they save is left out."""
+        plain = self.plain()
+        for name in ("device", "compile", "save_every", "log_every"):
+            plain["settings"].pop(name)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class Watch:
+    """Who looks on: called with what happens, never asked. The command line draws it, tests count it."""
+
+    said: Callable[[str], None] = lambda line: None
+    updated: Callable[[int, int, Mapping[str, float]], None] = lambda step, steps, figures: None
+    validated: Callable[[int, Mapping[str, float]], None] = lambda step, figures: None
+    evaluating: Callable[[int, int], None] = lambda done, of: None
+
+
+@dataclass
+class Outcome:
+    """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done."""
+
+    folder: Path
+    steps: int
+    seconds: float
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+class Work(nn.Module):
+    """One batch's losses as a module, so that it can be compiled and distributed whole."""
+
+    def __init__(self, model: Model, task: Task, precision: str) -> None:
+        super().__init__()
+        self.model, self.task, self.precision = model, task, precision
+
+    def forward(self, batch: Any) -> Mapping[str, Tensor]:
+        kind = self.model.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.precision == "bf16" else nullcontext():
+            return self.task.losses(self.model, batch)
+
+
+def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
+    """Train, or go on with, the run that `folder` holds; evaluate it; leave a folder that `load` reads."""
+    with ranks(as_device(run.settings.device)) as here:
+        trainer = Trainer(run, folder, here, watch or Watch())
+        try:
+            return trainer.run_all()
+        except torch.OutOfMemoryError:
+            raise ClearheadError(
+                f"the device ran out of memory at step {trainer.step}: make the batch smaller and `accumulate` larger, "
+                f"or set recompute=true; {trainer.states_told()}"
+            ) from None
+        finally:
+            trainer.close()
+
+
+class Trainer:
+    def __init__(self, run: Run, folder: Path, here: Ranks, watch: Watch) -> None:
+        self.run, self.folder, self.here, self.watch = run, folder, here, watch
+        self.settings = run.settings
+        self.task = run.spec.open()
+        self.states = States(folder, run.fingerprint)
+        self.model = self._model()
+        self.updater = build(self.model, self.settings.optimiser)
+        self.ema = None if self.settings.average is None else EMA(self.model, self.settings.average)
+        per_epoch = self.task.batches_per_epoch(self.settings.batching)
+        self.steps = self.settings.updates(per_epoch)
+        self.validate_every = self.settings.validates_every(per_epoch)
+        self.schedule = Schedule(
+            steps=self.steps,
+            name=self.settings.schedule,
+            warmup=min(self.settings.warmup, self.steps),
+            floor=self.settings.floor,
+        )
+        self.step, self.best, self.waited, self.spent = 0, None, 0, 0.0
+        self.snapshots: list[int] = []
+        self.metrics: Metrics | None = None
+        self.interrupted = False
+        self.compute = self._compute()
+
+    def _model(self) -> Model:
+        model = self.task.model(self.settings.seed)
+        if self.settings.freeze:
+            freeze(model, self.settings.freeze)
+        if self.settings.drop_path:
+            set_drop_path(model, self.settings.drop_path)
+        if self.settings.recompute:
+            set_checkpointing(model, True)
+        return model.to(self.here.device).train()
+
+    def _compute(self) -> Any:
+        work: Any = Work(self.model, self.task, self.settings.precision)
+        wanted = self.settings.compile
+        if wanted or (wanted is None and self.here.device.type == "cuda"):
+            work = torch.compile(work, dynamic=False)
+        if self.here.world > 1:
+            work = DistributedDataParallel(work)
+        return work
+
+    # -------------------------------------------------------------------------------------- the run
+
+    def run_all(self) -> Outcome:
+        self._open()
+        with self._interruptible():
+            while self.step < self.steps and not self.interrupted and not self._patience_is_over():
+                began = time.perf_counter()
+                self._update()
+                self._now_and_then()
+                self.spent += time.perf_counter() - began
+        if self.interrupted:
+            self._save_state()
+            return Outcome(self.folder, self.step, self.spent, interrupted=True)
+        return self._finish()
+
+    def _open(self) -> None:
+        """Go on from the last good state, if there is one."""
+        saved = self.states.newest()
+        if saved is not None:
+            self._restore(saved)
+        if self.here.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.metrics = Metrics(self.folder, self.step)
+        self.here.wait()
+
+    def _restore(self, saved: Saved) -> None:
+        values = saved.values
+        self.model.load_state_dict(saved.tensors["model"])
+        self.updater.load_state_dict(saved.tensors.get("optimiser", {}))
+        if self.ema is not None:
+            self.ema.load_state_dict({"updates": values["average_updates"], "weights": saved.tensors["average"]})
+        self.step, self.best, self.waited = saved.step, values["best"], values["waited"]
+        self.spent, self.snapshots = values["seconds"], values["snapshots"]
+        self._say(f"going on behind step {self.step} of {self.steps}")
+        threads = torch.get_num_threads()
+        if values["threads"] != threads:
+            self._say(f"{threads} threads now, {values['threads']} before: the last bits may differ")
+        if values["world"] != self.here.world:
+            self._say(f"{self.here.world} processes now, {values['world']} before: the last bits may differ")
+
+    def _update(self) -> None:
+        settings, here = self.settings, self.here
+        torch.manual_seed(_seed(settings.seed, self.step, here.rank))
+        numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
+        batches = [self.task.batch(number, settings.batching, here.rank, here.world, here.device) for number in numbers]
+        weight = here.total(sum(self.task.weight(batch) for batch in batches))
+        sums: dict[str, Tensor] = {}
+        for place, batch in enumerate(batches):
+            last = place == len(batches) - 1
+            with nullcontext() if last or here.world == 1 else self.compute.no_sync():
+                losses = self.compute(batch)
+                # DDP takes the mean over the processes: the sum is wanted
+                (losses["loss"] * (here.world / max(1, weight))).backward()
+            for name, value in losses.items():
+                sums[name] = sums.get(name, 0) + value.detach()
+        norm = self.updater.clip_gradients()
+        self.updater.step(self.schedule.factor(self.step))
+        self.updater.zero_grad()
+        if self.ema is not None:
+            self.ema.update(self.model)
+        self.step += 1
+        self._figures = (sums, weight, norm)
+
+    def _now_and_then(self) -> None:
+        settings, last = self.settings, self.step == self.steps
+        validates = self.step % self.validate_every == 0 or last
+        saves = validates or (settings.save_every is not None and self.step % settings.save_every == 0)
+        if self.step % settings.log_every == 0 or saves:
+            self._log()
+        if validates and "valid" in self.task.parts:
+            self._validate()
+        if saves:
+            self._save_state()
+
+    def _log(self) -> None:
+        """A line of metrics; a loss that is no number ends the run before it can spoil a state."""
+        sums, weight, norm = self._figures
+        names = list(sums)
+        values = self.here.totals(torch.stack([sums[name].float() for name in names])) / max(1, weight)
+        figures = dict(zip(names, values.tolist(), strict=True))
+        figures |= {"rate": self.settings.optimiser.rate * self.schedule.factor(self.step - 1), "norm": float(norm)}
+        if not torch.isfinite(torch.tensor([figures["loss"], figures["norm"]])).all():
+            raise ClearheadError(
+                f"the loss or its gradient is not a number at step {self.step} (loss {figures['loss']}, gradient "
+                f"{figures['norm']}): lower the rate or warm up longer; {self.states_told()}"
+            )
+        if self.metrics is not None:
+            self.metrics.write(self.step, figures)
+        self.watch.updated(self.step, self.steps, figures)
+
+    def _validate(self) -> None:
+        figures = self.evaluate("valid")
+        if self.metrics is not None:
+            self.metrics.write(self.step, {f"valid/{name}": value for name, value in figures.items()})
+        self.watch.validated(self.step, figures)
+        value, sign = figures[self.task.metric], 1 if self.task.higher_is_better else -1
+        if self.best is None or sign * value > sign * self.best["value"]:
+            self.best, self.waited = {"step": self.step, "value": value}, 0
+            self._save_model()
+        else:
+            self.waited += 1
+        if self.settings.average_last:
+            self._snapshot()
+
+    def _patience_is_over(self) -> bool:
+        return self.settings.patience is not None and self.waited >= self.settings.patience
+
+    def evaluate(self, part: str) -> dict[str, float]:
+        """Figures of the weights that would be saved now; every process computes them alike."""
+        with self._averaged(), _evaluating(self.model):
+            return self.task.evaluate(self.model, part, self.here.device, self.watch.evaluating)
+
+    # -------------------------------------------------------------------------------------- files
+
+    def _averaged(self) -> Any:
+        return nullcontext() if self.ema is None else self.ema.swapped(self.model)
+
+    def _save_model(self) -> None:
+        """The folder's own weights: the best so far."""
+        if self.here.first:
+            with self._averaged():
+                save(self.model, self.folder)
+            self.task.save(self.folder)
+
+    def _snapshot(self) -> None:
+        """The weights at this validation, for the mean of the last ones."""
+        if self.step in self.snapshots:
+            return
+        self.snapshots = [*self.snapshots, self.step][-self.settings.average_last :]
+        if self.here.first:
+            with self._averaged():
+                save(self.model, self._snapshot_folder(self.step))
+
+    def _snapshot_folder(self, step: int) -> Path:
+        return self.folder / "state" / f"snapshot-{step:08d}"
+
+    def _save_state(self) -> None:
+        if not self.here.first:
+            return
+        tensors: dict[str, dict[str, Tensor]] = {"model": dict(self.model.state_dict())}
+        tensors["optimiser"] = self.updater.state_dict()
+        values = {"best": self.best, "waited": self.waited, "seconds": self.spent, "snapshots": self.snapshots}
+        values |= {"threads": torch.get_num_threads(), "world": self.here.world}
+        if self.ema is not None:
+            tensors["average"] = self.ema.state_dict()["weights"]
+            values["average_updates"] = self.ema.updates
+        self.states.save(Saved(self.step, tensors, values))
+
+    def _finish(self) -> Outcome:
+        """The best weights, or the mean of the last ones, judged on every part that there is."""
+        if self.best is None:
+            self._save_model()
+        elif self.settings.average_last:
+            self._average_snapshots()
+        self.here.wait()
+        outcome = Outcome(self.folder, self.step, self.spent)
+        if self.here.first:
+            self._load_saved()
+        with _evaluating(self.model):
+            for part in self.task.parts if self.here.first else ():
+                outcome.figures[part] = self.task.evaluate(self.model, part, self.here.device, self.watch.evaluating)
+        if self.here.first:
+            result = {"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures}
+            aside = self.folder / ".result.json.part"
+            aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            aside.replace(self.folder / "result.json")
+        return outcome
+
+    def _average_snapshots(self) -> None:
+        if self.here.first:
+            files = [self._snapshot_folder(step) / "model.safetensors" for step in self.snapshots]
+            mean = average_checkpoints(files)
+            from ..convert import write_safetensors
+
+            write_safetensors(self.folder / "model.safetensors", mean, {"format": "pt"})
+
+    def _load_saved(self) -> None:
+        """What the folder holds is what is judged: not what happens to be in memory."""
+        from ..runs import load
+
+        judged = load(self.folder, device=self.here.device)
+        self.model.load_state_dict(judged.state_dict())
+
+    # -------------------------------------------------------------------------------------- odds and ends
+
+    def states_told(self) -> str:
+        found = self.states.found()
+        return f"the last good state is step {int(found[-1].name)}" if found else "no state was saved yet"
+
+    def _say(self, line: str) -> None:
+        if self.here.first:
+            self.watch.said(line)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """The first Ctrl-C ends the run after this update, with its state saved; a second one ends it at once."""
+
+        def stop(number: int, frame: object) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        try:
+            before = signal.signal(signal.SIGINT, stop)
+        except ValueError:  # not the main thread: whoever started it handles signals
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def close(self) -> None:
+        if self.metrics is not None:
+            self.metrics.close()
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    was = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was)
+
+
+def _seed(seed: int, step: int, rank: int) -> int:
+    """A number for one update of one process: dropout depends on nothing else."""
+    digest = hashlib.blake2b(f"{seed}/{step}/{rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

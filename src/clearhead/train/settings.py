@@ -1,0 +1,86 @@
+"""How a run trains: everything but the task. A frozen record of plain values, checked before anything is read."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..models.base import Config
+from .average import Average
+from .optimiser import Optimiser
+from .schedule import SCHEDULES
+from .task import Batching
+
+PRECISIONS = ("fp32", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Config):
+    """steps or epochs  how long; one of them is given
+    accumulate      batches that make one update
+    schedule        of the rate: see schedule.py; warmup in updates, floor as a share of the highest rate
+    average         a running average of the weights, evaluated and saved in place of the last ones
+    average_last    the mean of the weights at the last so many validations is saved in the end
+    drop_path       stochastic depth at the last block
+    freeze          globs of weights that do not move
+    precision       bf16: autocast, the weights stay fp32
+    compile         None: on a GPU
+    recompute       activations are computed again in the backward pass instead of being kept
+    validate_every  updates between validations, once an epoch unless given; also when the state is saved
+    save_every      updates between saved states, if more often than that
+    patience        validations without a better figure after which the run ends
+    log_every       updates between lines of metrics
+    """
+
+    steps: int | None = None
+    epochs: float | None = None
+    batching: Batching = field(default_factory=Batching)
+    accumulate: int = 1
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    schedule: str = "cosine"
+    warmup: int = 0
+    floor: float = 0.0
+    average: Average | None = None
+    average_last: int = 0
+    drop_path: float = 0.0
+    freeze: tuple[str, ...] = ()
+    precision: str = "fp32"
+    compile: bool | None = None
+    recompute: bool = False
+    validate_every: int | None = None
+    save_every: int | None = None
+    patience: int | None = None
+    log_every: int = 10
+    seed: int = 0
+    device: str = "auto"
+
+    def check(self) -> None:
+        self.require((self.steps is None) != (self.epochs is None), "say how long a run is: steps or epochs, not both")
+        given = ("steps", "validate_every", "save_every", "patience")
+        self.require_sizes("accumulate", "log_every", *(name for name in given if getattr(self, name) is not None))
+        if self.epochs is not None:
+            self.require(0 < self.epochs < 1e6, f"epochs must be a number above 0, not {self.epochs!r}")
+        self.require_probabilities("drop_path", "floor")
+        self.require_choice("schedule", SCHEDULES)
+        self.require_choice("precision", PRECISIONS)
+        whole = type(self.average_last) is int and self.average_last >= 0
+        self.require(whole, f"average_last must be a whole number from 0, not {self.average_last!r}")
+        whole = type(self.warmup) is int and self.warmup >= 0
+        self.require(whole, f"warmup must be a whole number from 0, not {self.warmup!r}")
+
+    def updates(self, batches_per_epoch: float) -> int:
+        """How many updates the run makes."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, round(self.epochs * batches_per_epoch / self.accumulate))
+
+    def validates_every(self, batches_per_epoch: float) -> int:
+        return self.validate_every or max(1, round(batches_per_epoch / self.accumulate))
+
+
+def to_plain(value: Any) -> Any:
+    """A record as JSON and YAML hold it."""
+    if isinstance(value, Config):
+        return {name: to_plain(part) for name, part in vars(value).items()}
+    if isinstance(value, dict):
+        return {name: to_plain(part) for name, part in value.items()}
+    return list(map(to_plain, value)) if isinstance(value, tuple | list) else value

@@ -1,0 +1,86 @@
+"""What the loop asks of a task, and nothing else: a model, numbered batches, a summed loss, and how good it is.
+
+A task is a piece of data joined with something to learn from it: classes of pictures, the next token, masked words,
+translations, spans. It is opened from a `Spec`, a frozen record of plain values that goes into run.yaml, so that a run
+can be opened again from its folder alone.
+
+Batches are numbered from 0 without an end, and each is a pure function of its number: nothing has to be stored to
+resume. With `world` processes, those of all ranks together are the batch that one process would get.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from ..models.base import Config, Model
+
+Progress = Callable[[int, int], None]  # how many of how many are done
+
+
+def quiet(done: int, of: int) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching(Config):
+    """size: rows (or tokens, where the task says so) of one batch over all processes; seed: of order and noise."""
+
+    size: int = 64
+    seed: int = 0
+
+    def check(self) -> None:
+        self.require_sizes("size")
+
+
+class Task(Protocol):
+    metric: str  # the figure of `evaluate` that says which weights are best
+    higher_is_better: bool
+    parts: tuple[str, ...]  # what can be evaluated: "valid", "test", more tests
+    notes: tuple[str, ...]  # what was recognised in the data, and what was left out
+
+    def model(self, seed: int) -> Model:
+        """The model to train: a new one, or the checkpoint's with the head that the task needs. On the CPU."""
+        ...
+
+    def batches_per_epoch(self, batching: Batching) -> float: ...
+
+    def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> Any:
+        """This rank's share of the batch with this number, on the device."""
+        ...
+
+    def weight(self, batch: Any) -> int:
+        """Over how many things its loss is summed: pictures, tokens, masked words."""
+        ...
+
+    def losses(self, model: Model, batch: Any) -> Mapping[str, Tensor]:
+        """Sums over the batch: "loss" is what is learned from; others are shown beside it."""
+        ...
+
+    def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
+        """Figures on a whole part, the task's `metric` among them."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """What `load` and the commands need beside the weights: tokenizer or preprocessor, names of the classes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Config):
+    """Which task, on which data, for which model. A subclass adds its fields and opens the task.
+
+    model   the name of an architecture, or the folder of a checkpoint to go on from
+    fields  changes to the architecture, by name
+    """
+
+    kind: ClassVar[str]
+    model: str
+    fields: Mapping[str, Any] | None = None
+
+    def open(self) -> Task:
+        """Read the data. One-line errors for what is missing or does not fit."""
+        raise NotImplementedError
