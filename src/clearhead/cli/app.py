@@ -6,7 +6,21 @@ from typing import Any
 import typer
 
 from ..errors import ClearheadError
-from . import complete, convert, embed, export, generate, models, similar, trace, translate
+from . import (
+    answer,
+    classify,
+    complete,
+    convert,
+    data,
+    embed,
+    export,
+    fill,
+    generate,
+    models,
+    similar,
+    trace,
+    translate,
+)
 
 app = typer.Typer(
     name="clearhead",
@@ -21,10 +35,14 @@ app.command("trace")(trace.command)
 app.command("generate")(generate.command)
 app.command("translate")(translate.command)
 app.command("complete")(complete.command)
+app.command("fill")(fill.command)
+app.command("classify")(classify.command)
+app.command("answer")(answer.command)
 app.command("embed")(embed.command)
 app.command("similar")(similar.command)
 app.command("convert")(convert.command)
 app.command("export")(export.command)
+app.add_typer(data.app, name="data")
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps it
 

@@ -15,13 +15,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..data import Tokenizer
+from ..data import Tokenizer, read_tokenizer
 from ..data.learn_tokenizer import KINDS, learn_tokenizer
 from ..data.sets import Check, NamedSet, check_set, list_sets
 from ..data.text_files import FOLDER_VARIABLE, facts, places, read_document
 from ..data.token_file import write_tokens
 from ..errors import ClearheadError
-from ..runs import tokenizer as read_tokenizer
 from .lines import bar, say, text_of
 
 Told = Callable[[int, int], None]

@@ -73,6 +73,13 @@ class Tokenizer:
         encoding = self._encode([(first, second)], True)[0]
         return encoding.ids, encoding.type_ids
 
+    def offsets(self, first: str, second: str) -> list[tuple[int, int] | None]:
+        """For each token of `pair` where in the second text it stands, from character to character; else None."""
+        encoding = self._encode([(first, second)], True)[0]
+        return [
+            place if text == 1 else None for place, text in zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        ]
+
     def batch(self, texts: Sequence[str], *, special: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
         """Texts of any lengths as ids (B, L), filled up on the right, and their lengths (B,).
 

@@ -5,6 +5,7 @@ Concat(head_1 .. head_h) W_O. q, k and v are views of one product: nothing is co
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,7 +13,6 @@ from ..errors import ClearheadError
 from ..ops import PATHS, Path, attention
 from ..trace import recording, tap
 from .cache import Cache
-from .int8 import Int8Linear
 from .linear import Linear, linear
 from .positions import Rotary
 
@@ -63,9 +63,9 @@ def split_heads(x: Tensor, count: int) -> Tensor:
     return x.unflatten(-1, (count, -1)).transpose(1, 2)
 
 
-def some_outputs(layer: nn.Linear | Int8Linear, x: Tensor, outputs: slice) -> Tensor:
-    """What a layer gives for some of its outputs alone."""
-    if isinstance(layer, Int8Linear):
+def some_outputs(layer: Any, x: Tensor, outputs: slice) -> Tensor:
+    """What a layer gives for some of its outputs alone; one that stands in for nn.Linear has a `part` for that."""
+    if not isinstance(layer, nn.Linear):
         return layer.part(x, outputs)
     return linear(x, layer.weight[outputs], None if layer.bias is None else layer.bias[outputs])
 

