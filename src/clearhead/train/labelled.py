@@ -26,11 +26,10 @@ from ..data.learn_tokenizer import learn_tokenizer
 from ..data.own_tables import own_table
 from ..data.picture_batches import number as seed_for
 from ..data.sets import open_set
-from ..data.text_files import all_facts, facts
+from ..data.text_files import all_facts
 from ..data.text_splits import SHARE, with_validation
 from ..errors import ClearheadError, near
-from ..models import Model, Origin, create, find, names
-from ..models.base import Config
+from ..models import Config, Family, Model, Origin, create, find, names
 from ..models.bert import BERT
 from ..models.registry import on_meta
 from ..runs import load, tokenizer
@@ -92,8 +91,8 @@ class LabelledSpec(Spec):
             share = SHARE if self.held_out is None else self.held_out
             dataset = own_table(self.data, **options, share=share, seed=self.split_seed)
         else:
-            facts(self.data)  # names the nearest
-            raise AssertionError
+            tables = f"no table ({', '.join(TABLES)})"
+            raise ClearheadError(f"{self.data!r} is no named set and {tables}{near(self.data, all_facts())}")
         if dataset.kind not in ("labelled", "scored"):
             raise ClearheadError(f"{self.data} holds {dataset.kind}, not texts with labels")
         return dataset
@@ -106,10 +105,8 @@ def parts_to_train(dataset: Dataset[P], held_out: float | None, seed: int) -> Da
         raise ClearheadError(f"{dataset.name} has no part to train on{told}")
     if held_out is None or "valid" not in dataset.parts:
         return with_validation(dataset, SHARE if held_out is None else held_out, seed)
-    parts = dict(dataset.parts)
-    if "test" in parts:
-        parts["official_test"] = parts.pop("test")
-    parts["test"] = parts.pop("valid")
+    renamed = {"train": "train", "valid": "test", "test": "official_test"}
+    parts = {name: dataset.parts[own] for own, name in renamed.items() if own in dataset.parts}
     note = "test is the set's own development part"
     return with_validation(replace(dataset, parts=parts, notes=(*dataset.notes, note)), held_out, seed)
 
@@ -117,18 +114,24 @@ def parts_to_train(dataset: Dataset[P], held_out: float | None, seed: int) -> Da
 # ------------------------------------------------------------------------------------------------ models
 
 
-def outline(spec: Spec, family: str, changes: Mapping[str, Any]) -> tuple[Model, Config]:
-    """The model that will be trained, without memory, and its config as it is before `changes`."""
+def found(spec: Spec, family: str) -> tuple[Family, Config, str | None]:
+    """The family and config that a spec's model has before its changes, and the folder of a checkpoint."""
     if spec.model in names():
-        (found, before), folder = find(spec.model), None
+        (which, config), folder = find(spec.model), None
     else:
         place = Path(downloaded(spec.model) if spec.model.startswith("hf:") else spec.model)
         if not place.exists():
             raise ClearheadError(f"there is no model or folder '{spec.model}'{near(spec.model, names())}")
-        (found, before, _), folder = config_of(place, open_weights(place)), str(place)
-    if found.name != family:
-        raise ClearheadError(f"this is learnt by a {family}, and {spec.model} is a {found.name}")
-    model = on_meta(found, before.with_changes(**changes))
+        (which, config, _), folder = config_of(place, open_weights(place)), str(place)
+    if which.name != family:
+        raise ClearheadError(f"this is learnt by a {family}, and {spec.model} is a {which.name}")
+    return which, config, folder
+
+
+def outline(spec: Spec, family: str, changes: Mapping[str, Any]) -> tuple[Model, Config]:
+    """The model that will be trained, without memory, and its config as it is before `changes`."""
+    which, before, folder = found(spec, family)
+    model = on_meta(which, before.with_changes(**changes))
     model.origin = Origin(spec.model, folder=folder)
     return model, before
 
@@ -140,7 +143,8 @@ def fields_of(spec: Spec) -> dict[str, Any]:
 
 def vocabulary(spec: Spec, texts: Iterable[str], size: int) -> Tokenizer:
     """The checkpoint's, or for a new model a WordPiece one in lower case, learnt from these texts."""
-    return learn_tokenizer(texts, "wordpiece", size, lowercase=True) if spec.model in names() else tokenizer(spec.model)
+    _, _, folder = found(spec, "bert")
+    return learn_tokenizer(texts, "wordpiece", size, lowercase=True) if folder is None else tokenizer(folder)
 
 
 class Start:
@@ -150,7 +154,7 @@ class Start:
         """`head` is the part whose weights are drawn, `changes` the task and its classes."""
         self.spec, self.head = spec, head
         self.new = spec.model in names()
-        self.changes = ({"vocab": tok.size} if self.new else {}) | changes | fields_of(spec)
+        self.changes: dict[str, Any] = ({"vocab": tok.size} if self.new else {}) | changes | fields_of(spec)
         model, before = outline(spec, "bert", self.changes)
         self.config = model.config
         self.keeps_head = not self.new and _ends_alike(before, self.config)
@@ -177,7 +181,7 @@ def _ends_alike(before: Any, after: Any) -> bool:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients, and back. Not inference mode: what a sharded model gathers there can't be trained."""
+    """Eval mode without gradients, and back. No inference mode: what a sharded model gathers in it can't be trained."""
     training = model.training
     try:
         with torch.no_grad():

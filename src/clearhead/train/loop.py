@@ -6,91 +6,32 @@ by the number, and nothing else is random. So a run that was killed gives the sa
 
 import hashlib
 import json
-import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
+from ..convert import write_safetensors
 from ..errors import ClearheadError
 from ..layers.stack import set_checkpointing, set_drop_path
 from ..models.base import Model
 from ..models.registry import as_device
-from ..runs import save
-from .average import EMA, average_checkpoints
+from ..runs import load, save
+from .average import average_checkpoints
 from .freeze import freeze
+from .job import Outcome, Run, Watch
 from .metrics import Metrics
-from .optimiser import build
 from .ranks import Ranks, ranks
 from .saved import Saved, States
 from .schedule import Schedule
-from .settings import Settings, to_plain
-from .task import Spec, Task
+from .work import Copies, Spread, Work
 
-log = logging.getLogger("clearhead")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A complete run: what is learned from what, and how."""
-
-    name: str
-    spec: Spec
-    settings: Settings
-
-    def plain(self) -> dict[str, Any]:
-        """As run.yaml holds it."""
-        spec = {"kind": self.spec.kind, **to_plain(self.spec)}
-        return {"name": self.name, "task": spec, "settings": to_plain(self.settings)}
-
-    @property
-    def fingerprint(self) -> str:
-        """Two runs with the same one train the same weights. Where they run and how often they save is left out."""
-        plain = self.plain()
-        for name in ("device", "compile", "save_every", "log_every"):
-            plain["settings"].pop(name)
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-
-
-@dataclass
-class Watch:
-    """Who looks on: called with what happens, never asked. The command line draws it, tests count it."""
-
-    said: Callable[[str], None] = lambda line: None
-    updated: Callable[[int, int, Mapping[str, float]], None] = lambda step, steps, figures: None
-    validated: Callable[[int, Mapping[str, float]], None] = lambda step, figures: None
-    evaluating: Callable[[int, int], None] = lambda done, of: None
-
-
-@dataclass
-class Outcome:
-    """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done."""
-
-    folder: Path
-    steps: int
-    seconds: float
-    figures: dict[str, dict[str, float]] = field(default_factory=dict)
-    interrupted: bool = False
-
-
-class Work(nn.Module):
-    """One batch's losses as a module, so that it can be compiled and distributed whole."""
-
-    def __init__(self, model: Model, task: Task, precision: str) -> None:
-        super().__init__()
-        self.model, self.task, self.precision = model, task, precision
-
-    def forward(self, batch: Any) -> Mapping[str, Tensor]:
-        kind = self.model.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.precision == "bf16" else nullcontext():
-            return self.task.losses(self.model, batch)
+__all__ = ["Outcome", "Run", "Watch", "train"]
 
 
 def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
@@ -110,13 +51,15 @@ def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
 
 class Trainer:
     def __init__(self, run: Run, folder: Path, here: Ranks, watch: Watch) -> None:
-        self.run, self.folder, self.here, self.watch = run, folder, here, watch
+        self.run, self.folder, self.here = run, folder, here
+        self.watch = watch if here.first else Watch()
         self.settings = run.settings
         self.task = run.spec.open()
-        self.states = States(folder, run.fingerprint)
+        self.states = States(folder, run.fingerprint, here, shard=self.settings.shard)
         self.model = self._model()
-        self.updater = build(self.model, self.settings.optimiser)
-        self.ema = None if self.settings.average is None else EMA(self.model, self.settings.average)
+        self.spread = self._spread()
+        self.updater = self.spread.updater(self.settings.optimiser)
+        self.ema = None if self.settings.average is None else self.spread.average(self.settings.average)
         per_epoch = self.task.batches_per_epoch(self.settings.batching)
         self.steps = self.settings.updates(per_epoch)
         self.validate_every = self.settings.validates_every(per_epoch)
@@ -130,7 +73,6 @@ class Trainer:
         self.snapshots: list[int] = []
         self.metrics: Metrics | None = None
         self.interrupted = False
-        self.compute = self._compute()
 
     def _model(self) -> Model:
         model = self.task.model(self.settings.seed)
@@ -140,35 +82,40 @@ class Trainer:
             set_drop_path(model, self.settings.drop_path)
         if self.settings.recompute:
             set_checkpointing(model, True)
-        return model.to(self.here.device).train()
+        return model.train()
 
-    def _compute(self) -> Any:
-        work: Any = Work(self.model, self.task, self.settings.precision)
-        wanted = self.settings.compile
-        if wanted or (wanted is None and self.here.device.type == "cuda"):
-            work = torch.compile(work, dynamic=False)
-        if self.here.world > 1:
-            work = DistributedDataParallel(work)
-        return work
+    def _spread(self) -> Spread:
+        """The model's way to the device, or to all of them."""
+        work, wanted = Work(self.model, self.task, self.settings.precision), self.settings.compile
+        compiled = self.here.device.type == "cuda" if wanted is None else wanted
+        if self.settings.shard and self.here.world > 1:
+            from .sharded import Shards
+
+            return Shards(work, self.here, compiled)
+        return Copies(work, self.here, compiled, lambda: self._batch(0))
+
+    def _batch(self, number: int) -> Any:
+        return self.task.batch(number, self.settings.batching, self.here.rank, self.here.world, self.here.device)
 
     # -------------------------------------------------------------------------------------- the run
 
     def run_all(self) -> Outcome:
         self._open()
         with self._interruptible():
-            while self.step < self.steps and not self.interrupted and not self._patience_is_over():
+            while self.step < self.steps and not self._patience_is_over():
                 began = time.perf_counter()
-                self._update()
+                if not self._update():
+                    break
                 self._now_and_then()
                 self.spent += time.perf_counter() - began
-        if self.interrupted:
+        if self.here.any(self.interrupted):
             self._save_state()
             return Outcome(self.folder, self.step, self.spent, interrupted=True)
         return self._finish()
 
     def _open(self) -> None:
         """Go on from the last good state, if there is one."""
-        saved = self.states.newest()
+        saved = self.states.newest(self.model.state_dict())
         if saved is not None:
             self._restore(saved)
         if self.here.first:
@@ -189,20 +136,23 @@ class Trainer:
         if values["threads"] != threads:
             self._say(f"{threads} threads now, {values['threads']} before: the last bits may differ")
         if values["world"] != self.here.world:
-            self._say(f"{self.here.world} processes now, {values['world']} before: the last bits may differ")
+            now = f"{self.here.world} process{'' if self.here.world == 1 else 'es'} now"
+            self._say(f"{now}, {values['world']} before: the last bits may differ, and dropout draws other numbers")
 
-    def _update(self) -> None:
+    def _update(self) -> bool:
+        """One update, or none where a process was interrupted: then nothing has changed in any of them."""
         settings, here = self.settings, self.here
         torch.manual_seed(_seed(settings.seed, self.step, here.rank))
         numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
-        batches = [self.task.batch(number, settings.batching, here.rank, here.world, here.device) for number in numbers]
-        weight = here.total(sum(self.task.weight(batch) for batch in batches))
+        batches = [self._batch(number) for number in numbers]
+        weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupted))
+        if stops:
+            return False
         sums: dict[str, Tensor] = {}
         for place, batch in enumerate(batches):
-            last = place == len(batches) - 1
-            with nullcontext() if last or here.world == 1 else self.compute.no_sync():
-                losses = self.compute(batch)
-                # DDP takes the mean over the processes: the sum is wanted
+            with self.spread.gradients(last=place == len(batches) - 1):
+                losses = self.spread.compute(batch)
+                # gradients become the mean over the processes: the sum is wanted
                 (losses["loss"] * (here.world / max(1, weight))).backward()
             for name, value in losses.items():
                 sums[name] = sums.get(name, 0) + value.detach()
@@ -213,6 +163,7 @@ class Trainer:
             self.ema.update(self.model)
         self.step += 1
         self._figures = (sums, weight, norm)
+        return True
 
     def _now_and_then(self) -> None:
         settings, last = self.settings, self.step == self.steps
@@ -242,7 +193,8 @@ class Trainer:
         self.watch.updated(self.step, self.steps, figures)
 
     def _validate(self) -> None:
-        figures = self.evaluate("valid")
+        with self._averaged():
+            figures = self.evaluate("valid")
         if self.metrics is not None:
             self.metrics.write(self.step, {f"valid/{name}": value for name, value in figures.items()})
         self.watch.validated(self.step, figures)
@@ -259,9 +211,10 @@ class Trainer:
         return self.settings.patience is not None and self.waited >= self.settings.patience
 
     def evaluate(self, part: str) -> dict[str, float]:
-        """Figures of the weights that would be saved now; every process computes them alike."""
-        with self._averaged(), _evaluating(self.model):
-            return self.task.evaluate(self.model, part, self.here.device, self.watch.evaluating)
+        """Figures of the weights as they are. All processes compute them, so none waits; the first one's count."""
+        with _evaluating(self.model):
+            figures = self.spread.work.evaluate(part, self.here.device, self.watch.evaluating)
+        return dict(zip(figures, self.here.agreed(list(figures.values())), strict=True))
 
     # -------------------------------------------------------------------------------------- files
 
@@ -270,26 +223,26 @@ class Trainer:
 
     def _save_model(self) -> None:
         """The folder's own weights: the best so far."""
+        self._save_weights(self.folder)
         if self.here.first:
-            with self._averaged():
-                save(self.model, self.folder)
             self.task.save(self.folder)
+
+    def _save_weights(self, folder: Path) -> None:
+        with self._averaged():
+            whole = self.spread.whole()
+            if self.here.first and whole is not None:
+                save(whole, folder)
 
     def _snapshot(self) -> None:
         """The weights at this validation, for the mean of the last ones."""
-        if self.step in self.snapshots:
-            return
-        self.snapshots = [*self.snapshots, self.step][-self.settings.average_last :]
-        if self.here.first:
-            with self._averaged():
-                save(self.model, self._snapshot_folder(self.step))
+        if self.step not in self.snapshots:
+            self.snapshots = [*self.snapshots, self.step][-self.settings.average_last :]
+            self._save_weights(self._snapshot_folder(self.step))
 
     def _snapshot_folder(self, step: int) -> Path:
         return self.folder / "state" / f"snapshot-{step:08d}"
 
     def _save_state(self) -> None:
-        if not self.here.first:
-            return
         tensors: dict[str, dict[str, Tensor]] = {"model": dict(self.model.state_dict())}
         tensors["optimiser"] = self.updater.state_dict()
         values = {"best": self.best, "waited": self.waited, "seconds": self.spent, "snapshots": self.snapshots}
@@ -305,13 +258,9 @@ class Trainer:
             self._save_model()
         elif self.settings.average_last:
             self._average_snapshots()
-        self.here.wait()
-        outcome = Outcome(self.folder, self.step, self.spent)
-        if self.here.first:
-            self._load_saved()
-        with _evaluating(self.model):
-            for part in self.task.parts if self.here.first else ():
-                outcome.figures[part] = self.task.evaluate(self.model, part, self.here.device, self.watch.evaluating)
+        # what the folder holds is what is judged: not what happens to be in memory
+        self.spread.fill(load(self.folder, device="cpu") if self.here.first else None)
+        outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
         if self.here.first:
             result = {"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures}
             aside = self.folder / ".result.json.part"
@@ -322,17 +271,7 @@ class Trainer:
     def _average_snapshots(self) -> None:
         if self.here.first:
             files = [self._snapshot_folder(step) / "model.safetensors" for step in self.snapshots]
-            mean = average_checkpoints(files)
-            from ..convert import write_safetensors
-
-            write_safetensors(self.folder / "model.safetensors", mean, {"format": "pt"})
-
-    def _load_saved(self) -> None:
-        """What the folder holds is what is judged: not what happens to be in memory."""
-        from ..runs import load
-
-        judged = load(self.folder, device=self.here.device)
-        self.model.load_state_dict(judged.state_dict())
+            write_safetensors(self.folder / "model.safetensors", average_checkpoints(files), {"format": "pt"})
 
     # -------------------------------------------------------------------------------------- odds and ends
 

@@ -7,15 +7,18 @@ its interpolated form): what was counted behind a history h and what the history
 
 where kinds(h) is how many different bytes were seen behind h; a history that was never seen passes on what the shorter
 one says, and behind all of them each of the 256 bytes is as likely as any other. So every byte has a probability above
-0, they sum to 1, and there is nothing to tune. Histories do not reach across documents.
+0, they sum to 1, and there is nothing to tune. Histories do not reach across documents. Beside it, on the same counts,
+stands the crudest back-off, "add-one": the longest history that was seen decides alone, with one added to every count.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+Text = str | bytes
 BYTES = 256
+BACK_OFFS = ("witten-bell", "add-one")
 LONGEST_ORDER = 7  # so many bytes fit a whole number of 64 bits, signed
 
 
@@ -35,7 +38,7 @@ class _Table:
 class ByteModel:
     """Learnt by counting; `bits_per_byte` says how well it foretells other texts."""
 
-    def __init__(self, documents: Iterable[str], order: int = 5) -> None:
+    def __init__(self, documents: Iterable[Text], order: int = 5) -> None:
         if not 1 <= order <= LONGEST_ORDER:
             raise ValueError(f"an order from 1 to {LONGEST_ORDER} can be counted, not {order}")
         self.order = order
@@ -50,8 +53,10 @@ class ByteModel:
             totals = np.add.reduceat(counts, first) if len(counts) else counts
             self._histories.append(_Table(histories, totals, np.diff(np.append(first, len(grams)))))
 
-    def probabilities(self, documents: Iterable[str]) -> np.ndarray:
+    def probabilities(self, documents: Iterable[Text], back_off: str = "witten-bell") -> np.ndarray:
         """For every byte of the documents how likely it was, given those before it."""
+        if back_off not in BACK_OFFS:
+            raise ValueError(f"back_off must be one of {', '.join(BACK_OFFS)}, not {back_off!r}")
         text, depth = _joined(documents)
         chance = np.full(len(text), 1 / BYTES)
         for length, (grams, histories) in enumerate(zip(self._grams, self._histories, strict=True)):
@@ -61,20 +66,24 @@ class ByteModel:
             seen = histories.look_up(keys // BYTES, histories.counts)
             kinds = histories.look_up(keys // BYTES, histories.kinds)
             known = (seen > 0) & (depth >= length)
-            mixed = (grams.look_up(keys, grams.counts) + kinds * chance) / np.maximum(seen + kinds, 1)
+            added, spread = (kinds * chance, kinds) if back_off == "witten-bell" else (1.0, BYTES)
+            mixed = (grams.look_up(keys, grams.counts) + added) / np.maximum(seen + spread, 1)
             chance = np.where(known, mixed, chance)
         return chance
 
-    def bits_per_byte(self, documents: Sequence[str]) -> float:
-        chances = self.probabilities(documents)
+    def bits_per_byte(self, documents: Iterable[Text], back_off: str = "witten-bell") -> float:
+        chances = self.probabilities(documents, back_off)
         return float(-np.log2(chances).mean())
 
 
-def _joined(documents: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+def _joined(documents: Iterable[Text]) -> tuple[np.ndarray, np.ndarray]:
     """All bytes one after another, and for each how many of its own document stand before it."""
-    texts = [np.frombuffer(text.encode(), np.uint8) for text in documents]
+    raw = (text.encode() if isinstance(text, str) else text for text in documents)
+    texts = [np.frombuffer(text, np.uint8) for text in raw]
     depths = [np.arange(len(text)) for text in texts]
-    joined, depth = (np.concatenate([np.zeros(0, kind), *parts]) for kind, parts in ((np.uint8, texts), (np.int64, depths)))
+    joined, depth = (
+        np.concatenate([np.zeros(0, kind), *parts]) for kind, parts in ((np.uint8, texts), (np.int64, depths))
+    )
     return joined, depth
 
 
@@ -83,7 +92,7 @@ def _keys(text: np.ndarray, length: int) -> np.ndarray:
     keys = np.zeros(len(text), np.int64)
     for back in range(length - 1, -1, -1):
         keys *= BYTES
-        keys[back:] += text[: len(text) - back]
+        keys[back:] += text[: max(0, len(text) - back)]
     return keys
 
 

@@ -72,7 +72,7 @@ class QuestionBatch(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A part as the model reads it: its windows, where the answer is in each, and what is needed to answer."""
+    """A part as the model reads it, by window, and where the answer is in each; what only answering needs is large."""
 
     rows: Rows
     ends: Tensor
@@ -93,22 +93,29 @@ class QuestionTask:
         self.tokenizer = vocabulary(spec, texts, spec.vocabulary)
         self.start = Start(spec, self.tokenizer, "span", task="answer")
         self.limit = min(spec.length, self.start.config.context)
-        self.train = self._read(train)._replace(windows=[], asked=[])  # which are large, and only for answering
+        self.train = self._read(train, answering=False)
         self._parts: dict[str, _Read] = {}
         without = int((self.train.ends == 0).all(1).sum())
         windows = f"{len(self.train.rows):,} windows to train on, {without:,} of them without the answer"
         self.notes = (str(dataset), *dataset.notes, windows)
 
-    def _read(self, questions: Sequence[Question]) -> _Read:
-        asked = [_prepared(self.tokenizer, one.question, one.passage) for one in questions]
+    def _read(self, questions: Sequence[Question], answering: bool) -> _Read:
+        rows: list[Row] = []
+        ends: list[tuple[int, int]] = []
         windows: list[_Window] = []
-        for number, one in enumerate(asked):
+        asked: list[_Asked] = []
+        for number, question in enumerate(questions):
+            one = _prepared(self.tokenizer, question.question, question.passage)
             room = self.limit - len(one.before[0]) - len(one.after[0])
-            windows += _windows(number, one, self.limit, min(self.spec.overlap, max(room, 0) // 2))
-        places = [answer_tokens(one, question) for one, question in zip(asked, questions, strict=True)]
-        ends = torch.tensor([ends_in(window, *places[window.asked]) for window in windows])
-        rows = Rows([Row.of(*window.row) for window in windows], self.start.config.segments, self.limit)
-        return _Read(rows, ends, windows, asked)
+            place = answer_tokens(one, question)
+            for window in _windows(number, one, self.limit, min(self.spec.overlap, max(room, 0) // 2)):
+                rows.append(Row.of(*window.row))
+                ends.append(ends_in(window, *place))
+                if answering:
+                    windows.append(window)
+            if answering:
+                asked.append(one)
+        return _Read(Rows(rows, self.start.config.segments, self.limit), torch.tensor(ends), windows, asked)
 
     def model(self, seed: int) -> Model:
         return self.start.model(seed)
@@ -131,10 +138,12 @@ class QuestionTask:
     ) -> tuple[list[str], float]:
         """The best answer to every question of a part, in its order, and the mean loss of its windows."""
         if part not in self._parts:
-            self._parts[part] = self._read(self.questions[part])
+            self._parts[part] = self._read(self.questions[part], answering=True)
         read, loss, done = self._parts[part], [], 0
         longest = [min(self.spec.longest, len(one.characters)) for one in read.asked]
-        bands = [torch.full((len(one.characters), most), -math.inf) for one, most in zip(read.asked, longest, strict=True)]
+        bands = [
+            torch.full((len(one.characters), most), -math.inf) for one, most in zip(read.asked, longest, strict=True)
+        ]
         with evaluating(model):
             for chosen in read.rows.longest_first(EVALUATED):
                 batch = _batch(read, chosen, device)

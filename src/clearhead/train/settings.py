@@ -23,6 +23,7 @@ class Settings(Config):
     freeze          globs of weights that do not move
     precision       bf16: autocast, the weights stay fp32
     compile         None: on a GPU
+    shard           with several processes: each keeps a piece of every weight (FSDP2), for models that don't fit one
     recompute       activations are computed again in the backward pass instead of being kept
     validate_every  updates between validations, once an epoch unless given; also when the state is saved
     save_every      updates between saved states, if more often than that
@@ -44,6 +45,7 @@ class Settings(Config):
     freeze: tuple[str, ...] = ()
     precision: str = "fp32"
     compile: bool | None = None
+    shard: bool = False
     recompute: bool = False
     validate_every: int | None = None
     save_every: int | None = None

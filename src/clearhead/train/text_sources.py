@@ -1,9 +1,7 @@
-"""What the text tasks share: texts by a set's name or from files, the model that is asked for, numbers drawn for a step.
-"""
+"""What the text tasks share: texts by a set's name or from files, the model that is asked for, draws for a step."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,14 +58,6 @@ def parallel_text(
     return own_parallel(source, target, _two(valid), _two(test))
 
 
-def lines_or_documents(dataset: Dataset) -> Dataset[Running]:
-    """Running text of any set of texts: of a parallel one, every line of both sides is a document."""
-    if dataset.kind != "parallel":
-        return dataset
-    parts = {name: Running([*part.sources, *part.targets]) for name, part in dataset.parts.items()}
-    return replace(dataset, kind="running", parts=parts)
-
-
 def _is_set(data: str | tuple[str, ...]) -> bool:
     """Whether it is the name of a set; a word that is neither that nor a file is told the nearest name."""
     if not isinstance(data, str):
@@ -104,7 +94,7 @@ def is_new(spec: Spec) -> bool:
     return spec.model in names()
 
 
-def config_of(spec: Spec, wanted: type[Config] | tuple[type[Config], ...], task: str, **settled: Any) -> Any:
+def config_of(spec: Spec, wanted: type[Config] | tuple[type[Config], ...], skill: str, **settled: Any) -> Any:
     """The architecture that is asked for, before any vocabulary settles the rest; another family is refused."""
     changes = {**settled, **(spec.fields or {})}
     config = (
@@ -113,7 +103,9 @@ def config_of(spec: Spec, wanted: type[Config] | tuple[type[Config], ...], task:
         else load(spec.model, device="cpu", **changes).config
     )
     if not isinstance(config, wanted):
-        raise ClearheadError(f"{spec.model} can't learn {task}: it is a {type(config).__name__.removesuffix('Config')}")
+        raise ClearheadError(
+            f"{spec.model} can't learn {skill}: it is a {type(config).__name__.removesuffix('Config')}"
+        )
     return config
 
 

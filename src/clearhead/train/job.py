@@ -1,0 +1,56 @@
+"""A run before, while and after it trains: what it is, who looks on, what came of it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .settings import Settings, to_plain
+from .task import Spec
+
+ELSEWHERE = ("device", "compile", "shard", "save_every", "log_every")  # settings that the weights do not depend on
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run: what is learned from what, and how."""
+
+    name: str
+    spec: Spec
+    settings: Settings
+
+    def plain(self) -> dict[str, Any]:
+        """As run.yaml holds it."""
+        spec = {"kind": self.spec.kind, **to_plain(self.spec)}
+        return {"name": self.name, "task": spec, "settings": to_plain(self.settings)}
+
+    @property
+    def fingerprint(self) -> str:
+        """Two runs with the same one train the same weights. Where they run and how often they save is left out."""
+        plain = self.plain()
+        for name in ELSEWHERE:
+            plain["settings"].pop(name)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class Watch:
+    """Who looks on: called with what happens, never asked. The command line draws it, tests count it."""
+
+    said: Callable[[str], None] = lambda line: None
+    updated: Callable[[int, int, Mapping[str, float]], None] = lambda step, steps, figures: None
+    validated: Callable[[int, Mapping[str, float]], None] = lambda step, figures: None
+    evaluating: Callable[[int, int], None] = lambda done, of: None
+
+
+@dataclass
+class Outcome:
+    """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done."""
+
+    folder: Path
+    steps: int
+    seconds: float
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    interrupted: bool = False

@@ -1,0 +1,282 @@
+"""The next token: a GPT learns to go on with running text; and the game of sorting letters, for the smallest one.
+
+Training reads windows of a stream in which every document is followed by the end token. An evaluation scores every
+token of a part exactly once, the first behind an end token: windows are moved on by `stride` tokens, and of each only
+what no window before has scored counts. Bits per byte are the nats of all tokens, ends among them, over the bytes of
+the text; they are left out where a tokenizer loses letters or spaces and so would have it easier.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.embedded import ALPHABET, WORD_LENGTH, letters
+from ..data.kinds import Parallel
+from ..data.learn_tokenizer import learn_tokenizer
+from ..data.text_files import require
+from ..data.text_splits import with_validation
+from ..data.token_file import open_tokens, tokenizer_checksum, windows, write_tokens
+from ..data.tokenizers import Tokenizer
+from ..data.words import character_tokenizer
+from ..decode import Limits, collect, generate
+from ..models import Model
+from ..models.gpt import GPTConfig
+from ..tasks.embed import answering
+from .task import Batching, Progress, Spec, Task, quiet
+from .text_sources import (
+    EVALUATED_AT_ONCE,
+    check_share,
+    checkpoint_tokenizer,
+    config_of,
+    is_new,
+    loaded_model,
+    new_model,
+    running_text,
+    shuffled,
+)
+from .token_loss import token_loss
+
+TOKENIZERS = ("characters", "words", "bpe")
+END = "<|endoftext|>"
+LETTERS_LENGTH = 2 * WORD_LENGTH - 1  # the last letter of the answer is written and never read
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSpec(Spec):
+    """data        the name of a set of running text, or files and folders of text; "letters" is the sorting game
+    folder      where named sets lie; options: of the set's reader
+    valid, test your own files for these; without valid, a tenth is held out
+    tokenizer   characters, words or bpe (over bytes, unless given), learnt from the training part; a checkpoint has one
+    vocabulary  how many tokens it may have
+    window      tokens that are read at once, the model's context unless given; stride: of an evaluation, a window's
+                length unless given
+    cache       a folder where the tokens are kept as files and mapped into memory; in memory without one
+    """
+
+    kind: ClassVar[str] = "language"
+    data: str | tuple[str, ...]
+    folder: str | None = None
+    options: Mapping[str, Any] | None = None
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    vocabulary: int | None = None
+    window: int | None = None
+    stride: int | None = None
+    cache: str | None = None
+
+    def check(self) -> None:
+        if self.tokenizer is not None:
+            self.require_choice("tokenizer", TOKENIZERS)
+        given = ("vocabulary", "window", "stride")
+        self.require_sizes(*(name for name in given if getattr(self, name) is not None))
+
+    def open(self) -> Task:
+        return Letters(self) if self.data == "letters" else Language(self)
+
+
+class TokenBatch(NamedTuple):
+    """ids and what comes next, both (B,L); `weights` (B,L) where not everything counts; how many targets do."""
+
+    ids: Tensor
+    targets: Tensor
+    weights: Tensor | None
+    count: int
+
+
+def next_token_losses(model: Model, batch: TokenBatch) -> dict[str, Tensor]:
+    return {"loss": token_loss(model, model.hidden(batch.ids), batch.targets, batch.weights)}
+
+
+class Language:
+    metric, higher_is_better = "loss", False
+
+    def __init__(self, spec: LanguageSpec) -> None:
+        self.spec = spec
+        config = config_of(spec, GPTConfig, "the next token")
+        dataset = running_text(spec.data, spec.folder, spec.options, spec.valid, spec.test)
+        require("train" in dataset.parts, f"{dataset.name} has no train part")
+        documents = {name: part.documents for name, part in dataset.parts.items()}
+        self.tokenizer = self._tokenizer(documents["train"], config)
+        self.end = self.tokenizer.special.get("eos")
+        self.window = spec.window or config.context
+        self.stride = spec.stride or self.window
+        self._check_sizes(config)
+        self.numbers = {name: self._numbers(dataset.name, name, texts) for name, texts in documents.items()}
+        longest = min(self.window, len(self.numbers["train"]) - 1)
+        require(longest == self.window, f"{dataset.name} has too few tokens for a window of {self.window}")
+        self.parts = tuple(name for name in documents if name != "train")
+        self.bytes = {name: _bytes(documents[name], self.tokenizer) for name in self.parts}
+        lossy = [name for name in self.parts if self.bytes[name] is None]
+        notes = [f"no bits per byte: the tokenizer does not keep every letter and space of {', '.join(lossy)}"]
+        sizes = ", ".join(f"{name} {len(numbers):,}" for name, numbers in self.numbers.items())
+        told = f"{self.tokenizer.size:,} tokens in the vocabulary; tokens: {sizes}"
+        read = f"evaluated in windows of {self.window} tokens, moved on by {self.stride}"
+        self.notes = (*dataset.notes, told, read, *(notes if lossy else ()))
+
+    def _tokenizer(self, documents: Sequence[str], config: GPTConfig) -> Tokenizer:
+        if not is_new(self.spec):
+            return checkpoint_tokenizer(self.spec, self.spec.tokenizer, config.vocab)
+        kind = self.spec.tokenizer or "bpe"
+        special = {"bos": END, "eos": END} | ({} if kind == "bpe" else {"unk": "<unk>"})
+        return learn_tokenizer(documents, kind, self.spec.vocabulary, special)
+
+    def _check_sizes(self, config: GPTConfig) -> None:
+        fits = self.window <= config.context
+        require(fits, f"a window of {self.window} tokens doesn't fit the model's context of {config.context}")
+        require(self.stride <= self.window, f"a stride of {self.stride} would skip tokens: at most {self.window}")
+
+    def _numbers(self, name: str, part: str, documents: Sequence[str]) -> np.ndarray:
+        """The stream of a part: mapped from a file that is named after all that decides it, or in memory."""
+        if self.spec.cache is None:
+            kind = np.uint16 if self.tokenizer.size <= 2**16 else np.uint32
+            end = [] if self.end is None else [self.end]
+            rows = [np.array([*self.tokenizer.ids(text, special=False), *end], kind) for text in documents]
+            return np.concatenate(rows)
+        known = hashlib.blake2b(f"{tokenizer_checksum(self.tokenizer)} {self.end}".encode(), digest_size=8)
+        for text in documents:
+            known.update(hashlib.blake2b(text.encode()).digest())
+        file = Path(self.spec.cache) / f"{name}-{part}-{known.hexdigest()}.tokens"
+        if file.exists():
+            return open_tokens(file, self.tokenizer).numbers
+        return write_tokens(file, documents, self.tokenizer, end=self.end).numbers
+
+    def model(self, seed: int) -> Model:
+        return new_model(self.spec, seed, vocab=self.tokenizer.size) if is_new(self.spec) else loaded_model(self.spec)
+
+    def batches_per_epoch(self, batching: Batching) -> float:
+        return (len(self.numbers["train"]) - 1) / (self.window * batching.size)
+
+    def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> TokenBatch:
+        check_share(batching.size, world)
+        both = windows(self.numbers["train"], self.window, batching.seed, number, batching.size)
+        ids, targets = (rows[rank::world].to(device) for rows in both)
+        return TokenBatch(ids, targets, None, targets.numel())
+
+    def weight(self, batch: TokenBatch) -> int:
+        return batch.count
+
+    def losses(self, model: Model, batch: TokenBatch) -> Mapping[str, Tensor]:
+        return next_token_losses(model, batch)
+
+    def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
+        """loss in nats per token, perplexity, bits per byte; and over how many tokens, in which windows."""
+        stream = self.numbers[part].astype(np.int64)
+        if self.end is not None:
+            stream = np.concatenate([[self.end], stream])
+        nats, count = 0.0, len(stream) - 1
+        rows = max(1, min(64, EVALUATED_AT_ONCE // (self.window * self.tokenizer.size)))
+        with answering(model):
+            done = 0
+            for batch in _scored(stream, self.window, self.stride, rows, device):
+                nats += float(next_token_losses(model, batch)["loss"])
+                done += batch.count
+                progress(done, count)
+        figures = {"loss": nats / count, "perplexity": math.exp(min(nats / count, 700.0))}
+        size = self.bytes[part]
+        if size is not None:
+            figures["bits_per_byte"] = nats / math.log(2) / size
+        return figures | {"tokens": float(count), "window": float(self.window), "stride": float(self.stride)}
+
+    def save(self, folder: Path) -> None:
+        self.tokenizer.save(folder)
+
+
+def _bytes(documents: Sequence[str], tokenizer: Tokenizer) -> int | None:
+    """How many bytes the documents have; None where the tokenizer does not give them back letter by letter."""
+    for text in documents:
+        if tokenizer.text(tokenizer.ids(text, special=False), skip_special=False) != text:
+            return None
+    return sum(len(text.encode()) for text in documents)
+
+
+def places(count: int, length: int, stride: int) -> list[tuple[int, int]]:
+    """Where each window over `count` targets begins, and from which of its places on it is scored: each target once."""
+    starts = [*range(0, count - length, stride), max(0, count - length)]
+    done = [0, *(start + length for start in starts)]
+    return [(start, before - start) for start, before in zip(starts, done, strict=False)]
+
+
+def _scored(stream: np.ndarray, window: int, stride: int, rows: int, device: torch.device) -> Iterator[TokenBatch]:
+    """All of a stream as batches of windows of one length."""
+    length = min(window, len(stream) - 1)
+    listed = places(len(stream) - 1, length, stride)
+    for first in range(0, len(listed), rows):
+        some = listed[first : first + rows]
+        both = torch.from_numpy(np.stack([stream[start : start + length + 1] for start, _ in some])).to(device)
+        begins = torch.tensor([begin for _, begin in some], device=device)
+        weights = (torch.arange(length, device=device) >= begins[:, None]).float()
+        yield TokenBatch(both[:, :-1], both[:, 1:], weights, sum(length - begin for _, begin in some))
+
+
+class Letters:
+    """Six letters A, B, C and behind them the same letters sorted: learned and judged is the answer alone.
+
+    The vocabulary is the three letters and nothing else; a word and its answer but for the last letter make a context
+    of eleven. Accuracy counts answers that are right in every letter, written one by one (greedily).
+    """
+
+    metric, higher_is_better = "accuracy", True
+
+    def __init__(self, spec: LanguageSpec) -> None:
+        self.spec = spec
+        for name in ("folder", "options", "valid", "test", "tokenizer", "vocabulary", "window", "stride", "cache"):
+            require(not getattr(spec, name), f"the game of letters is settled: it takes no {name}")
+        config = config_of(spec, GPTConfig, "the game of letters")
+        fits = is_new(spec) or (config.vocab == len(ALPHABET) and config.context >= LETTERS_LENGTH)
+        require(fits, f"{spec.model} was not made for the game of letters: it needs a vocabulary of {len(ALPHABET)}")
+        self.tokenizer = character_tokenizer(ALPHABET)
+        dataset = with_validation(letters())
+        self.rows = {name: self._rows(part) for name, part in dataset.parts.items()}
+        self.parts = tuple(name for name in self.rows if name != "train")
+        self.notes = dataset.notes
+
+    def _rows(self, part: Parallel) -> Tensor:
+        """Words with their answers, (N,12)."""
+        both = zip(part.sources, part.targets, strict=True)
+        return torch.tensor([self.tokenizer.ids(word + answer) for word, answer in both])
+
+    def model(self, seed: int) -> Model:
+        if not is_new(self.spec):
+            return loaded_model(self.spec)
+        return new_model(self.spec, seed, vocab=len(ALPHABET), context=LETTERS_LENGTH)
+
+    def batches_per_epoch(self, batching: Batching) -> float:
+        return len(self.rows["train"]) / batching.size
+
+    def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> TokenBatch:
+        check_share(batching.size, world)
+        train = self.rows["train"]
+        chosen = shuffled(len(train), batching.seed, number, batching.size)[rank::world]
+        return self._batch(train[torch.from_numpy(chosen)].to(device))
+
+    def _batch(self, rows: Tensor) -> TokenBatch:
+        answer = (torch.arange(LETTERS_LENGTH, device=rows.device) >= WORD_LENGTH - 1).float()
+        return TokenBatch(rows[:, :-1], rows[:, 1:], answer.expand(len(rows), -1), len(rows) * WORD_LENGTH)
+
+    def weight(self, batch: TokenBatch) -> int:
+        return batch.count
+
+    def losses(self, model: Model, batch: TokenBatch) -> Mapping[str, Tensor]:
+        return next_token_losses(model, batch)
+
+    def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
+        rows = self.rows[part]
+        with answering(model):
+            batch = self._batch(rows.to(device))
+            loss = float(next_token_losses(model, batch)["loss"]) / batch.count
+            prompts, answers = rows[:, :WORD_LENGTH].tolist(), rows[:, WORD_LENGTH:].tolist()
+            written = collect(len(rows), generate(model, prompts, Limits(WORD_LENGTH)))  # pyright: ignore[reportArgumentType]
+        right = sum(row.tokens == answer for row, answer in zip(written, answers, strict=True))
+        progress(len(rows), len(rows))
+        return {"accuracy": right / len(rows), "loss": loss}
+
+    def save(self, folder: Path) -> None:
+        self.tokenizer.save(folder)

@@ -1,0 +1,377 @@
+"""Translation: an encoder-decoder (or T5) reads a source and learns its target, token by token, the true ones given.
+
+Batches hold pairs of about the same length; their size is counted in tokens, sources or targets, whichever are more,
+or in sentences. The loss of training may be smoothed (Vaswani et al. 2017: 0.1); that of an evaluation never is.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ..data.buckets import batches
+from ..data.kinds import Dataset, Parallel
+from ..data.learn_tokenizer import learn_tokenizer
+from ..data.sentencepieces import MarianTokenizer
+from ..data.sets import open_set
+from ..data.text_files import require
+from ..data.token_file import tokenizer_checksum
+from ..data.tokenizers import Tokenizer
+from ..decode import Beams, Limits, beam_search, collect, generate
+from ..errors import ClearheadError
+from ..models import Model
+from ..models.base import LARGEST
+from ..models.t5 import T5Config
+from ..models.transformer import TransformerConfig
+from ..tasks.embed import answering
+from .task import Batching, Progress, Spec, Task, quiet
+from .text_sources import (
+    EVALUATED_AT_ONCE,
+    checkpoint_tokenizer,
+    config_of,
+    is_new,
+    loaded_model,
+    new_model,
+    parallel_text,
+)
+from .token_loss import token_loss
+
+TOKENIZERS = ("characters", "words", "bpe")
+SIZES = ("tokens", "sentences")
+SCORES = ("exact_match", "bleu", "bleu_lower", "chrf")
+STRIDE = 8  # both sides are filled up to a multiple of this: few shapes
+WRITTEN_AT_ONCE = 64
+LOWEST = "loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationSpec(Spec):
+    """data        the name of a set of parallel text, or two files: the source and the target
+    folder      where named sets lie; options: of the set's reader, such as source and target, or directions
+    valid, test your own two files for these; without valid, a tenth is held out
+    tests       other named sets in the same languages whose test parts are judged too, under their names
+    tokenizer   bpe (unless given), characters or words, learnt from the training part; a checkpoint has its own
+    vocabulary  how many tokens it may have, of each side where they are separate
+    joint       one vocabulary for both sides
+    lowercase   all texts are made lower case, so that figures are of lower-cased text too
+    prefix      put before every source: T5 is told its task so
+    longest     training pairs with more tokens on a side are left out
+    counted     what the size of a batch counts: tokens or sentences
+    smallest    pairs that a batch has at least: as many processes can share it
+    smoothing   of the labels in training
+    scores      what is judged by writing: exact_match, bleu, bleu_lower (lower-cased), chrf; in per cent but the first
+    metric      the figure that says which weights are best: loss, or one of the scores
+    beams       1 writes greedily; length_penalty: of more than one
+    written     how many pairs of valid are written, evenly spread; all unless given. Of a test, always all
+    """
+
+    kind: ClassVar[str] = "translation"
+    data: str | tuple[str, ...]
+    folder: str | None = None
+    options: Mapping[str, Any] | None = None
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    vocabulary: int | None = None
+    joint: bool = True
+    lowercase: bool = False
+    prefix: str = ""
+    longest: int | None = None
+    counted: str = "tokens"
+    smallest: int = 8
+    smoothing: float = 0.0
+    scores: tuple[str, ...] = ("exact_match",)
+    metric: str = LOWEST
+    beams: int = 1
+    length_penalty: float = 1.0
+    written: int | None = None
+
+    def check(self) -> None:
+        if self.tokenizer is not None:
+            self.require_choice("tokenizer", TOKENIZERS)
+        self.require_choice("counted", SIZES)
+        self.require_probabilities("smoothing")
+        given = (name for name in ("vocabulary", "longest", "written") if getattr(self, name) is not None)
+        self.require_sizes("smallest", "beams", *given)
+        for score in self.scores:
+            self.require(score in SCORES, f"scores are {', '.join(SCORES)}, not {score!r}")
+        known = self.metric in (LOWEST, *self.scores)
+        self.require(known, f"metric must be {' or '.join((LOWEST, *self.scores))}, not {self.metric!r}")
+
+    def open(self) -> Task:
+        return TranslationTask(self)
+
+
+class PairBatch(NamedTuple):
+    """source (B,S), its lengths (B,); what the decoder reads and what it shall say (B,T), and which of that counts."""
+
+    source: Tensor
+    lengths: Tensor
+    target: Tensor
+    labels: Tensor
+    weights: Tensor
+    count: int
+
+
+Row = Sequence[int]
+
+
+def pair_batch(
+    sources: Sequence[Row], targets: Sequence[Row], start: int, device: torch.device, context: int | None = None
+) -> PairBatch:
+    """Rows of any lengths as one batch. The decoder reads the start token and then the target but for its last."""
+    given = (sources, [[start, *row[:-1]] for row in targets], targets)
+    source, read, labels = (_filled(rows, context).to(device) for rows in given)
+    lengths, ends = (torch.tensor([len(row) for row in rows], device=device) for rows in (sources, targets))
+    weights = (torch.arange(labels.shape[1], device=device) < ends[:, None]).float()
+    return PairBatch(source, lengths, read, labels, weights, sum(map(len, targets)))
+
+
+def _filled(rows: Sequence[Row], context: int | None) -> Tensor:
+    """Filled up with 0 to a multiple of the stride, within the context: lengths and weights say what is text."""
+    longest = max(map(len, rows))
+    longest = max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST))
+    first = torch.nn.functional.pad(torch.tensor(rows[0]), (0, longest - len(rows[0])))
+    return pad_sequence([first, *map(torch.tensor, rows[1:])], batch_first=True)
+
+
+def pair_loss(model: Model, batch: PairBatch, smoothing: float = 0.0) -> Tensor:
+    hidden = model.hidden(batch.source, batch.target, batch.lengths)
+    return token_loss(model, hidden, batch.labels, batch.weights, smoothing)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Numbers that begin and end a target, and those that are never written."""
+
+    start: int
+    end: int
+    never: frozenset[int]
+
+    @classmethod
+    def of(cls, config: Any, target: Tokenizer) -> "Ends":
+        end = target.special.get("eos") if config.end_token is None else config.end_token
+        if config.start_token is None or end is None:
+            raise ClearheadError("the model's config names no start_token or no end_token: it can't learn to translate")
+        nameless = set(range(getattr(config, "target_vocab", None) or config.vocab)) - set(target.vocabulary.values())
+        padding = {config.pad_token, target.special.get("pad")} - {None, end}
+        return cls(config.start_token, end, frozenset(nameless | padding))
+
+
+def written(model: Any, sources: Sequence[Row], ends: Ends, beams: int = 1, penalty: float = 1.0) -> list[list[int]]:
+    """What the model writes for each source, greedily or by beam search, without the token that ends it."""
+    found: dict[int, list[int]] = {}
+    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
+    context = getattr(model.config, "context", None)
+    for first in range(0, len(order), WRITTEN_AT_ONCE):
+        rows = order[first : first + WRITTEN_AT_ONCE]
+        given = [sources[row] for row in rows]
+        length = min(2 * max(map(len, given)) + 10, context or math.inf)
+        stop = frozenset([ends.end])
+        if beams == 1:
+            steps = generate(model, given, Limits(int(length), stop, ends.never), prefix=[ends.start])
+            tokens = [row.tokens for row in collect(len(given), steps)]
+        else:
+            wanted = Beams(beams, penalty, length=int(length))
+            searches = beam_search(model, given, wanted, end=stop, never=ends.never, prefix=[ends.start])
+            tokens = [list(search.finished[0].tokens) for search in searches]
+        found |= {row: [t for t in said if t != ends.end] for row, said in zip(rows, tokens, strict=True)}
+    return [found[row] for row in range(len(sources))]
+
+
+def scored(said: Sequence[str], true: Sequence[str], scores: Sequence[str]) -> dict[str, float]:
+    """Exact match as a share of the lines; BLEU and chrF of the whole, as sacrebleu computes them (13a)."""
+    figures: dict[str, float] = {}
+    for score in scores:
+        if score == "exact_match":
+            figures[score] = sum(a.strip() == b.strip() for a, b in zip(said, true, strict=True)) / len(true)
+        elif score == "chrf":
+            figures[score] = _sacrebleu().corpus_chrf(list(said), [list(true)]).score
+        else:
+            lower = score == "bleu_lower"
+            figures[score] = _sacrebleu().corpus_bleu(list(said), [list(true)], lowercase=lower).score
+    return figures
+
+
+def _sacrebleu() -> Any:
+    try:
+        import sacrebleu  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ClearheadError(
+            "BLEU and chrF are computed by sacrebleu: pip install sacrebleu, or leave them out"
+        ) from None
+    return sacrebleu
+
+
+class TranslationTask:
+    def __init__(self, spec: TranslationSpec) -> None:
+        self.spec = spec
+        if set(spec.scores) - {"exact_match"}:
+            _sacrebleu()
+        self.metric, self.higher_is_better = spec.metric, spec.metric != LOWEST
+        config = config_of(spec, (TransformerConfig, T5Config), "translation")
+        dataset = parallel_text(spec.data, spec.folder, spec.options, spec.valid, spec.test)
+        self.texts = {name: self._prepared(part) for name, part in {**dataset.parts, **self._more(dataset)}.items()}
+        self.source, self.target = self._tokenizers(config)
+        self.settled = self._settled(config) if is_new(spec) else {}
+        final = config.with_changes(**self.settled)
+        self.ends = Ends.of(final, self.target)
+        self.context = getattr(final, "context", None)
+        self.rows = {name: self._rows(part) for name, part in self.texts.items()}
+        dropped, cut = self._fit()
+        self.parts = tuple(name for name in self.rows if name != "train")
+        self._epoch = lru_cache(maxsize=2)(self._listed)
+        sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
+        told = f"{sizes} tokens in the vocabulary; pairs: "
+        told += ", ".join(f"{name} {len(rows[0]):,}" for name, rows in self.rows.items())
+        self.notes = (*dataset.notes, told, *dropped, *cut)
+
+    def _prepared(self, part: Parallel) -> Parallel:
+        sources, targets = ([t.lower() if self.spec.lowercase else t for t in s] for s in (part.sources, part.targets))
+        return Parallel([self.spec.prefix + text for text in sources], targets)
+
+    def _more(self, dataset: Dataset[Parallel]) -> dict[str, Parallel]:
+        """The test parts of other sets in the same languages."""
+        if not self.spec.tests:
+            return {}
+        source, target = dataset.languages or ("source", "target")
+        opened = {name: open_set(name, self.spec.folder, source=source, target=target) for name in self.spec.tests}
+        for name, other in opened.items():
+            require(other.kind == "parallel" and "test" in other.parts, f"{name} has no parallel test part")
+        return {name: other.parts["test"] for name, other in opened.items()}
+
+    def _tokenizers(self, config: Any) -> tuple[Tokenizer, Tokenizer]:
+        spec = self.spec
+        if not is_new(spec):
+            sizes = config.vocab, getattr(config, "target_vocab", None) or config.vocab
+            source, target = (
+                checkpoint_tokenizer(spec, spec.tokenizer, size, side)
+                for size, side in zip(sizes, ("source", "target"), strict=True)
+            )
+            return source, target
+        require("train" in self.texts, f"{spec.data} has no train part to learn a vocabulary from")
+        train, kind = self.texts["train"], spec.tokenizer or "bpe"
+        unknown = {} if kind == "bpe" else {"unk": "<unk>"}
+        begin = {} if isinstance(config, T5Config) else {"bos": "<start>"}  # T5 begins with its padding
+        special = {"pad": "<pad>", **unknown, **begin, "eos": "<end>"}
+        options = {"lowercase": spec.lowercase and kind == "bpe", "closing": True}
+        if spec.joint:
+            both = learn_tokenizer([*train.sources, *train.targets], kind, spec.vocabulary, special, **options)
+            return both, both
+        require(not isinstance(config, T5Config), "a T5 has one table of tokens: its vocabulary is joint")
+        source, target = (
+            learn_tokenizer(side, kind, spec.vocabulary, special, **options) for side in (train.sources, train.targets)
+        )
+        return source, target
+
+    def _settled(self, config: Any) -> dict[str, Any]:
+        """The fields that the vocabularies settle."""
+        special = self.target.special
+        fields: dict[str, Any] = {"pad_token": special["pad"], "end_token": special["eos"], "vocab": self.source.size}
+        fields["start_token"] = special.get("bos", special["pad"])
+        if not self.spec.joint:
+            fields["target_vocab"] = self.target.size
+            if config.tied == "all":
+                fields["tied"] = "decoder"
+        return fields
+
+    def _rows(self, part: Parallel) -> tuple[list[Row], list[Row]]:
+        sources: list[Row] = [self.source.ids(text) for text in part.sources]
+        return sources, [[*self.target.ids(text, special=False), self.ends.end] for text in part.targets]
+
+    def _fit(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Training pairs that are too long are left out; in other parts they are cut at the model's context."""
+        limit = min(self.spec.longest or math.inf, self.context or math.inf)
+        notes: tuple[tuple[str, ...], ...] = ((), ())
+        for name, (sources, targets) in self.rows.items():
+            most = limit if name == "train" else self.context or math.inf
+            fits = [max(len(s), len(t)) <= most for s, t in zip(sources, targets, strict=True)]
+            over = len(fits) - sum(fits)
+            if not over:
+                continue
+            if name == "train":
+                kept = [[row for row, fit in zip(side, fits, strict=True) if fit] for side in (sources, targets)]
+                require(all(kept), f"no training pair has at most {most} tokens on both sides")
+                self.rows[name] = kept[0], kept[1]
+                notes = (f"{over} of {len(fits)} training pairs left out: more than {most} tokens on a side",), notes[1]
+            else:
+                self.rows[name] = [_cut(row, most) for row in sources], [_cut(row, most) for row in targets]
+                notes = notes[0], (*notes[1], f"{over} of {len(fits)} pairs of {name} cut at {most} tokens")
+        return notes
+
+    def model(self, seed: int) -> Model:
+        return new_model(self.spec, seed, **self.settled) if is_new(self.spec) else loaded_model(self.spec)
+
+    def _listed(self, batching: Batching, epoch: int, rank: int = 0, world: int = 1) -> list[list[int]]:
+        require("train" in self.rows, f"{self.spec.data} has no train part: it is for testing")
+        sources, targets = ([len(row) for row in side] for side in self.rows["train"])
+        size = {self.spec.counted: batching.size}
+        options = {"seed": batching.seed, "smallest": self.spec.smallest, "rank": rank, "world": world}
+        return batches(sources, targets, epoch=epoch, **size, **options)
+
+    def batches_per_epoch(self, batching: Batching) -> float:
+        return float(len(self._epoch(batching, 0)))
+
+    def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PairBatch:
+        """Every epoch has as many batches as the first: how they are cut depends on the lengths alone."""
+        epoch, place = divmod(number, len(self._epoch(batching, 0)))
+        rows = self._epoch(batching, epoch, rank, world)[place]
+        return self._batch("train", rows, device)
+
+    def _batch(self, part: str, rows: Sequence[int], device: torch.device) -> PairBatch:
+        sources, targets = ([side[row] for row in rows] for side in self.rows[part])
+        return pair_batch(sources, targets, self.ends.start, device, self.context)
+
+    def weight(self, batch: PairBatch) -> int:
+        return batch.count
+
+    def losses(self, model: Model, batch: PairBatch) -> Mapping[str, Tensor]:
+        return {"loss": pair_loss(model, batch, self.spec.smoothing)}
+
+    def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
+        """Loss per token with the true targets given, over all pairs; the scores over what the model writes itself."""
+        sources, targets = self.rows[part]
+        lengths = [[len(row) for row in side] for side in (sources, targets)]
+        nats, done, chosen = 0.0, 0, self._chosen(part)
+        steps = len(sources) + (len(chosen) if self.spec.scores else 0)
+        with answering(model):
+            most = max(256, min(8192, EVALUATED_AT_ONCE // self.target.size))
+            for rows in batches(*lengths, tokens=most):
+                nats += float(pair_loss(model, self._batch(part, rows, device)))
+                done += len(rows)
+                progress(done, steps)
+            figures = {"loss": nats / sum(map(len, targets))}
+            if self.spec.scores:
+                said = self.translations(model, [sources[row] for row in chosen])
+                figures |= scored(said, [self.texts[part].targets[row] for row in chosen], self.spec.scores)
+                progress(steps, steps)
+        return figures
+
+    def _chosen(self, part: str) -> list[int]:
+        """Which pairs are written."""
+        count = len(self.rows[part][0])
+        wanted = count if self.spec.written is None or part != "valid" else min(count, self.spec.written)
+        return [place * count // wanted for place in range(wanted)]
+
+    def translations(self, model: Model, sources: Sequence[Row]) -> list[str]:
+        found = written(model, sources, self.ends, self.spec.beams, self.spec.length_penalty)
+        return [self.target.text(tokens) for tokens in found]
+
+    def save(self, folder: Path) -> None:
+        """The target's own vocabulary, where there is one, goes into a folder `target`."""
+        self.source.save(folder)
+        both = isinstance(self.source, MarianTokenizer)  # whose files hold both sides
+        if not both and tokenizer_checksum(self.source) != tokenizer_checksum(self.target):
+            self.target.save(folder / "target")
+
+
+def _cut(row: Row, most: float) -> Row:
+    """A row that is too long keeps the token that ends it."""
+    return row if len(row) <= most else [*row[: int(most) - 1], row[-1]]

@@ -1,0 +1,281 @@
+"""Translation: losses against transformers' Marian and T5, batches by length, what is written and how it is scored."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import clearhead
+from clearhead.errors import ClearheadError
+from clearhead.models import Model
+from clearhead.runs import save
+from clearhead.train.task import Batching
+from clearhead.train.translation import STRIDE, TranslationSpec, TranslationTask, pair_batch, scored, written
+from tests.support import peer
+
+CPU = torch.device("cpu")
+NUMBERS = ("null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
+SMALL = {"width": 32, "layers": 1, "heads": 2, "ff": 64, "context": 64, "dropout": 0}
+MARIAN = SMALL | {"half_split": True, "norm": "post"}
+T5 = {"width": 32, "layers": 1, "heads": 2, "head_width": 16, "ff": 64, "dropout": 0}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Numbers from 1 to 999 as figures, and figure by figure as German words."""
+    place = tmp_path_factory.mktemp("texts")
+    numbers = [f"{number}" for number in range(1, 1000)]
+    sides = {"de": [" ".join(NUMBERS[int(f)] for f in number) for number in numbers], "xx": numbers}
+    for language, lines in sides.items():
+        (place / f"numbers.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(place / "numbers.xx"), str(place / "numbers.de")
+
+
+def opened(files: tuple[str, str], **changes: object) -> TranslationTask:
+    known = {"model": "transformer-tiny", "fields": SMALL, "data": files, "tokenizer": "characters"}
+    task = TranslationSpec(**known | changes).open()  # pyright: ignore[reportArgumentType]
+    assert isinstance(task, TranslationTask)
+    return task
+
+
+def shaken(model: Model) -> Model:
+    """Biases and norms too are drawn anew, and no gradients are asked for."""
+    with torch.no_grad():
+        for weight in model.requires_grad_(False).parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    return model
+
+
+def trained(task: TranslationTask, steps: int, rate: float, size: int) -> Model:
+    model = task.model(0).train()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate)
+    for number in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1, (number + 1) / 20) * (1 - number / steps)
+        batch = task.batch(number, Batching(size=size), 0, 1, CPU)
+        optimiser.zero_grad()
+        (task.losses(model, batch)["loss"] / task.weight(batch)).backward()
+        optimiser.step()
+    return model
+
+
+def test_the_vocabularies_settle_the_config(files):
+    task = opened(files)
+    config, special = task.model(0).config, task.target.special
+    assert task.source is task.target and config.vocab == task.source.size
+    assert (config.pad_token, config.start_token, config.end_token) == tuple(special[r] for r in ("pad", "bos", "eos"))
+    assert [task.target.vocabulary[name] for name in ("<pad>", "<start>", "<end>")] == [
+        special[r] for r in ("pad", "bos", "eos")
+    ]
+    two = opened(files, joint=False)
+    config = two.model(0).config
+    assert (config.vocab, config.target_vocab, config.tied) == (two.source.size, two.target.size, "decoder")
+    assert "e" in two.target.vocabulary and "e" not in two.source.vocabulary
+    t5 = opened(files, model="t5-small", fields=T5).model(0).config
+    assert t5.start_token == t5.pad_token and t5.end_token != t5.pad_token
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_loss_is_the_one_that_marian_computes_from_its_labels(files, tmp_path, joint):
+    transformers = peer("transformers")
+    task = opened(files, fields=MARIAN, joint=joint)
+    model = shaken(task.model(2))
+    save(model, tmp_path / "run")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "run").eval()
+    _assert_same_loss(task, model, theirs)
+
+
+def test_the_loss_is_the_one_that_t5_computes_from_its_labels(files, tmp_path):
+    transformers = peer("transformers")
+    task = opened(files, model="t5-small", fields=T5, prefix="say: ")
+    model = shaken(task.model(2))
+    save(model, tmp_path / "run")
+    _assert_same_loss(task, model, transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "run").eval())
+
+
+def _assert_same_loss(task: TranslationTask, model: Model, theirs: torch.nn.Module) -> None:
+    batch = task.batch(3, Batching(size=200), 0, 1, CPU)
+    assert len(set(batch.lengths.tolist())) > 1 or (batch.weights == 0).any()
+    labels = torch.where(batch.weights > 0, batch.labels, -100)
+    mask = (torch.arange(batch.source.shape[1]) < batch.lengths[:, None]).long()
+    with torch.no_grad():
+        loss = theirs(input_ids=batch.source, attention_mask=mask, labels=labels).loss
+    assert task.weight(batch) == int((labels >= 0).sum())
+    assert float(task.losses(model, batch)["loss"]) / task.weight(batch) == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_smoothing_is_torchs_and_belongs_to_training_alone(files):
+    plain, smooth = opened(files), opened(files, smoothing=0.1)
+    model = plain.model(0).requires_grad_(False)
+    batch = plain.batch(0, Batching(size=300), 0, 1, CPU)
+    logits = model(batch.source, batch.target, batch.lengths)
+    labels = torch.where(batch.weights > 0, batch.labels, -100)
+    expected = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum", label_smoothing=0.1)
+    assert float(smooth.losses(model, batch)["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    assert float(plain.losses(model, batch)["loss"]) != pytest.approx(float(expected), rel=1e-4)
+    assert smooth.evaluate(model, "valid", CPU) == plain.evaluate(model, "valid", CPU)
+
+
+@pytest.mark.parametrize("counted", ["tokens", "sentences"])
+def test_a_batch_is_a_pure_function_and_shares_make_up_the_whole(files, counted):
+    batching = Batching(size=200 if counted == "tokens" else 24, seed=5)
+    task, other = opened(files, counted=counted), opened(files, counted=counted)
+    count = int(task.batches_per_epoch(batching))
+    other.batch(3 * count, batching, 0, 1, CPU)
+    model = task.model(0).requires_grad_(False)
+    for number in (0, count - 1, count + 2):
+        whole, again = (t.batch(number, batching, 0, 1, CPU) for t in (task, other))
+        assert all(torch.equal(a, b) for a, b in zip(whole[:-1], again[:-1], strict=True))
+        parts = [task.batch(number, batching, rank, 2, CPU) for rank in (0, 1)]
+        assert sum(map(task.weight, parts)) == task.weight(whole)
+        assert sum(len(part.source) for part in parts) == len(whole.source)
+        total = sum(float(task.losses(model, part)["loss"]) for part in parts)
+        assert total == pytest.approx(float(task.losses(model, whole)["loss"]), rel=1e-5)
+        size = len(whole.source)
+        longest = max(int(whole.lengths.max()), int(whole.weights.sum(1).max()))
+        assert size <= 24 if counted == "sentences" else size * longest <= 200
+
+
+def test_an_epoch_has_every_pair_once_and_the_next_another_order(files):
+    task, batching = opened(files), Batching(size=300)
+    count = int(task.batches_per_epoch(batching))
+    epochs = []
+    for epoch in (0, 1):
+        listed = [task.batch(epoch * count + n, batching, 0, 1, CPU) for n in range(count)]
+        epochs.append(
+            [tuple(row[:size]) for b in listed for row, size in zip(b.source.tolist(), b.lengths, strict=True)]
+        )
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(map(tuple, task.rows["train"][0]))
+    assert epochs[0] != epochs[1]
+
+
+def test_padding_changes_nothing(files):
+    task = opened(files)
+    model = task.model(1).requires_grad_(False)
+    sources, targets = ([side[row] for row in (0, 500, 11)] for side in task.rows["train"])
+    together = pair_batch(sources, targets, task.ends.start, CPU)
+    assert together.source.shape[1] % STRIDE == 0 and together.labels.shape[1] % STRIDE == 0
+    alone = [pair_batch([s], [t], task.ends.start, CPU) for s, t in zip(sources, targets, strict=True)]
+    total = sum(float(task.losses(model, batch)["loss"]) for batch in alone)
+    assert total == pytest.approx(float(task.losses(model, together)["loss"]), rel=1e-5)
+
+
+def test_an_evaluation_is_the_mean_over_every_target_token(files):
+    task = opened(files, scores=())
+    model = task.model(3).train()
+    figures = task.evaluate(model, "valid", CPU)
+    assert model.training and set(figures) == {"loss"}
+    nats = count = 0.0
+    with torch.no_grad():
+        for source, target in zip(*task.rows["valid"], strict=True):
+            logits = model.eval()(torch.tensor([source]), torch.tensor([[task.ends.start, *target[:-1]]]))
+            nats += float(F.cross_entropy(logits[0].double(), torch.tensor(target), reduction="sum"))
+            count += len(target)
+    assert figures["loss"] == pytest.approx(nats / count, rel=1e-5)
+
+
+def test_it_learns_to_say_numbers_and_the_folder_translates_them(files, tmp_path):
+    task = opened(files, metric="exact_match", written=50)
+    assert task.higher_is_better and task.evaluate(task.model(0), "valid", CPU)["exact_match"] < 0.1
+    model = trained(task, steps=260, rate=8e-3, size=1200)
+    figures = task.evaluate(model, "valid", CPU)
+    assert figures["exact_match"] > 0.85 and figures["loss"] < 0.2, figures
+    task.save(save(model, tmp_path / "run"))
+    again = clearhead.load(tmp_path / "run", device="cpu")
+    numbers = task.texts["valid"].sources[:20]
+    said = [found[0].text for found in clearhead.translate(again, numbers, beams=1)]
+    greedy = task.translations(model, [task.source.ids(text) for text in numbers])
+    assert said == greedy
+    going_on = TranslationSpec(model=str(tmp_path / "run"), data=files).open()
+    assert going_on.evaluate(going_on.model(0), "valid", CPU)["loss"] == pytest.approx(figures["loss"], rel=1e-5)
+    beams = opened(files, beams=3)
+    assert beams.evaluate(model, "valid", CPU)["exact_match"] >= figures["exact_match"] - 0.1
+
+
+def test_separate_vocabularies_are_both_saved_and_both_written_with(files, tmp_path):
+    task = opened(files, joint=False)
+    model = task.model(0)
+    task.save(tmp_path)
+    read = [clearhead.tokenizer(place).vocabulary for place in (tmp_path, tmp_path / "target")]
+    assert read == [task.source.vocabulary, task.target.vocabulary]
+    rows = task.rows["valid"][0][:5]
+    for text in task.translations(model, rows):
+        assert set(text) <= set("".join(NUMBERS) + " ")
+    assert all(len(row) <= 64 and task.ends.end not in row for row in written(model, rows, task.ends))
+
+
+def test_what_is_too_long_is_left_out_of_training_and_cut_elsewhere(files):
+    task = opened(files, longest=12)
+    assert max(map(len, task.rows["train"][1])) <= 12 < max(map(len, task.rows["valid"][1]))
+    assert any("training pairs left out: more than 12 tokens" in note for note in task.notes)
+    narrow = opened(files, fields=SMALL | {"context": 14})
+    assert max(map(len, narrow.rows["valid"][1])) == 14 and all(
+        r[-1] == narrow.ends.end for r in narrow.rows["valid"][1]
+    )
+    assert any("pairs of valid cut at 14 tokens" in note for note in narrow.notes)
+    narrow.evaluate(narrow.model(0), "valid", CPU)
+
+
+def test_lower_case_is_made_of_all_texts_and_by_the_tokenizer(tmp_path):
+    for name, lines in (("a.en", ["One Two", "TWO one"] * 30), ("a.de", ["Eins Zwei", "ZWEI eins"] * 30)):
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    files = (str(tmp_path / "a.en"), str(tmp_path / "a.de"))
+    task = opened(files, tokenizer="bpe", vocabulary=300, lowercase=True, valid=files)
+    assert set(task.texts["valid"].targets) == {"eins zwei", "zwei eins"}
+    assert task.source.ids("ONE TWO") == task.source.ids("one two")
+
+
+def test_bleu_and_chrf_are_sacrebleus(monkeypatch):
+    said, true = ["The cat sat on the mat .", "a dog"], ["the cat sat on the mat .", "A dog barked"]
+    assert scored(said, [*said], ["exact_match"]) == {"exact_match": 1.0}
+    assert scored(said, true, ["exact_match"]) == {"exact_match": 0.0}
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(ClearheadError, match="pip install sacrebleu"):
+        scored(said, true, ["bleu"])
+    monkeypatch.undo()
+    sacrebleu = pytest.importorskip("sacrebleu", reason="compares with sacrebleu, which is not installed")
+    figures = scored(said, true, ["bleu", "bleu_lower", "chrf"])
+    assert figures["bleu"] == sacrebleu.corpus_bleu(said, [true]).score
+    assert figures["bleu_lower"] > figures["bleu"] and 0 < figures["chrf"] < 100
+
+
+def test_dates_between_languages_are_one_task(files):
+    pytest.importorskip("babel", reason="dates are written by Babel, which is not installed")
+    task = opened(files, data="dates", options={"directions": ["ne>en", "en>ne"], "per_date": 1})
+    assert task.texts["train"].sources[0].startswith(("ne>en: ", "en>ne: "))
+    assert task.parts == ("valid", "test")
+    batch = task.batch(0, Batching(size=500), 0, 1, CPU)
+    loss = float(task.losses(task.model(0).requires_grad_(False), batch)["loss"]) / task.weight(batch)
+    assert loss < 2 * math.log(task.source.size)
+
+
+def test_the_losses_compile_whole(files):
+    task = opened(files)
+    model = task.model(0).requires_grad_(False)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda batch: task.losses(model, batch)["loss"], fullgraph=True, backend="eager")
+    for number in range(3):
+        batch = task.batch(number, Batching(size=200), 0, 1, CPU)
+        assert torch.allclose(compiled(batch), task.losses(model, batch)["loss"], rtol=1e-5)
+
+
+def test_what_does_not_fit_is_refused_in_one_line(files):
+    bad = {
+        "two files": {"data": files[:1]},
+        "can't learn translation": {"model": "gpt2", "fields": None},
+        "joint": {"model": "t5-small", "fields": T5, "joint": False},
+        "metric must be": {"metric": "bleu"},
+        "scores are": {"scores": ("rouge",)},
+        "vocab is settled": {"fields": SMALL | {"vocab": 5}},
+        "at most 2 tokens": {"longest": 2},
+        "has no train part": {"data": "ntrex", "folder": str(Path(files[0]).parent)},
+    }
+    for name, text in (("src.eng", "one\ntwo\n"), ("ref.nep", "एक\nदुई\n")):
+        (Path(files[0]).parent / f"newstest2019-{name}.txt").write_text(text, encoding="utf-8")
+    for message, changes in bad.items():
+        with pytest.raises(ClearheadError, match=message) as caught:
+            opened(files, **changes).model(0)
+        assert "\n" not in str(caught.value)
