@@ -19,6 +19,7 @@ from . import (
     models,
     similar,
     trace,
+    train,
     translate,
 )
 
@@ -32,6 +33,9 @@ app = typer.Typer(
 )
 app.command("models")(models.command)
 app.command("trace")(trace.command)
+app.command("train")(train.train)
+app.command("finetune")(train.finetune)
+app.command("eval")(train.evaluate)
 app.command("generate")(generate.command)
 app.command("translate")(translate.command)
 app.command("complete")(complete.command)

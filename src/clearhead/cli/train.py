@@ -1,0 +1,211 @@
+"""`clearhead train`: a recipe, or a model on data of one's own; `finetune`: a checkpoint; `eval`: a run."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..errors import ClearheadError
+from ..models import names
+
+Words = Annotated[list[str] | None, typer.Argument(help="Data (for a model), and key=value changes, in any order.")]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="The run's folder; runs/NAME unless given.")]
+DataFolder = Annotated[str | None, typer.Option("--data", help="Where named sets lie; CLEARHEAD_DATA unless given.")]
+Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON: the final figures.")]
+
+
+def train(
+    what: Annotated[str | None, typer.Argument(help="A recipe, or a model's name.")] = None,
+    words: Words = None,
+    out: Out = None,
+    folder: DataFolder = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show every recipe with its cost and result.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe, or a model on your own data: a folder of pictures by class, a CSV, TSV or JSONL, a text, or two
+    parallel texts. The same command again goes on with a run that was interrupted.
+
+    Example: `clearhead train vit-digits`, `clearhead train vit-ti16 photos epochs=20`
+    """
+    from ..recipes import RECIPES, recipe
+    from ..recipes.own import own_run
+
+    if listed:
+        _list(as_json)
+        return
+    if what is None:
+        raise ClearheadError("name a recipe or a model; `clearhead train --list` shows the recipes")
+    data, keys = _sorted_words(words or [])
+    if what in RECIPES:
+        if data:
+            raise ClearheadError(f"the recipe {what} has its own data: {data[0]!r} is not key=value")
+        run = recipe(what)
+    elif what in names() or Path(what).exists():
+        run = own_run(what, data, folder)
+    else:
+        from ..errors import near
+
+        raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names()])}")
+    _run(run, keys, folder, out, as_json)
+
+
+def finetune(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder of a trained model.")],
+    words: Words = None,
+    out: Out = None,
+    folder: DataFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Go on training a checkpoint on your own data, with the head that the data needs.
+
+    Example: `clearhead finetune path/to/minilm reviews.csv epochs=3 -o runs/reviews`
+    """
+    from ..recipes.own import own_run
+
+    data, keys = _sorted_words(words or [])
+    if not checkpoint.is_dir():
+        raise ClearheadError(f"there is no folder {checkpoint}: a checkpoint is the folder of a trained model")
+    _run(own_run(str(checkpoint), data, folder), keys, folder, out, as_json)
+
+
+def evaluate(
+    place: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    words: Annotated[list[str] | None, typer.Argument(help="Parts to judge, all unless given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge a run's weights again on the parts of its data.
+
+    Example: `clearhead eval runs/vit-digits test`
+    """
+    from ..models.registry import as_device
+    from ..runs import load
+    from ..train.records import read_run
+
+    run = read_run(place)
+    task = run.spec.open()
+    wanted = words or list(task.parts)
+    for part in wanted:
+        if part not in task.parts:
+            raise ClearheadError(f"the run's data has no part '{part}': it has {', '.join(task.parts)}")
+    device = as_device(run.settings.device)
+    model = load(place, device=device)
+    import torch
+
+    with _bar() as (progress, _), torch.no_grad():
+        figures = {part: task.evaluate(model, part, device, progress) for part in wanted}
+    _print_figures(figures)
+    if as_json:
+        print(json.dumps({"run": str(place), **_flat(figures)}))
+
+
+def _sorted_words(words: list[str]) -> tuple[list[str], list[str]]:
+    """Data and key=value, told apart by the equals sign; a file whose name holds one is a file."""
+    keys = [word for word in words if "=" in word and not Path(word).exists()]
+    return [word for word in words if word not in keys], keys
+
+
+def _run(run: Any, keys: list[str], folder: str | None, out: Path | None, as_json: bool) -> None:
+    from ..train.loop import Watch, train
+    from ..train.records import with_keys, write_run
+
+    if folder is not None:
+        keys = [f"folder={folder}", *keys]
+    run = with_keys(run, keys)
+    place = out or Path("runs") / run.name
+    _check_same(run, place)
+    console = Console(stderr=True)
+    for note in run.spec.open().notes:
+        console.print(note, style="dim", highlight=False)
+    write_run(run, place)
+    begun = time.perf_counter()
+    with _bar() as (evaluating, updated):
+        watch = Watch(said=console.print, updated=updated, validated=_say_validated(console), evaluating=evaluating)
+        outcome = train(run, place, watch)
+    if outcome.interrupted:
+        console.print(f"interrupted behind step {outcome.steps}: the same command goes on from there")
+        raise KeyboardInterrupt
+    _print_figures(outcome.figures)
+    if as_json:
+        seconds = round(time.perf_counter() - begun, 1)
+        final = {"run": str(place), "seconds": seconds, "steps": outcome.steps}
+        print(json.dumps(final | _flat(outcome.figures)))
+    else:
+        console.print(f"{place}: {outcome.steps} steps in {outcome.seconds:.0f} s of training", highlight=False)
+
+
+def _check_same(run: Any, place: Path) -> None:
+    """A folder with another run in it is not touched."""
+    from ..train.records import NAME, read_run
+
+    if not place.exists() or not any(place.iterdir()):
+        return
+    if not (place / NAME).exists():
+        raise ClearheadError(f"{place} is not empty and holds no run: give another folder with --out")
+    if read_run(place).fingerprint != run.fingerprint:
+        raise ClearheadError(f"{place} holds another run: give another folder with --out, or remove it")
+
+
+def _say_validated(console: Console) -> Any:
+    def say(step: int, figures: Mapping[str, float]) -> None:
+        spoken = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        console.print(f"step {step}: {spoken}", highlight=False)
+
+    return say
+
+
+@contextmanager
+def _bar() -> Iterator[tuple[Any, Any]]:
+    """A bar with loss, rate and time left on stderr, where somebody can see it, and the two who move it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting", total=None)
+
+        def evaluating(done: int, of: int) -> None:
+            progress.update(task, description=f"evaluating {done:,} of {of:,}")
+
+        def updated(step: int, steps: int, figures: Mapping[str, float]) -> None:
+            spoken = f"step {step:,} of {steps:,}, loss {figures['loss']:.4f}, rate {figures['rate']:.2g}"
+            progress.update(task, total=steps, completed=step, description=spoken)
+
+        yield evaluating, updated
+
+
+def _print_figures(figures: Mapping[str, Mapping[str, float]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    columns = list(dict.fromkeys(name for part in figures.values() for name in part))
+    table.add_column("part")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for part, values in figures.items():
+        table.add_row(part, *(f"{values[name]:.4f}" if name in values else "" for name in columns))
+    Console(stderr=True).print(table)
+
+
+def _flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{part}_{name}": value for part, values in figures.items() for name, value in values.items()}
+
+
+def _list(as_json: bool) -> None:
+    from ..recipes import RECIPES
+
+    if as_json:
+        print(
+            json.dumps(
+                [{"name": r.name, "title": r.title, "costs": r.costs, "gives": r.gives} for r in RECIPES.values()]
+            )
+        )
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("recipe", "what it is", "costs", "gives"):
+        table.add_column(name)
+    for recipe in RECIPES.values():
+        table.add_row(recipe.name, recipe.title, recipe.costs, recipe.gives)
+    Console().print(table)
