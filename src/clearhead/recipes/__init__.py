@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import ClearheadError, near
 from ..train.loop import Run
-from . import pictures
+from . import pictures, texts
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def _described(make: Callable[[], Run]) -> Recipe:
     return Recipe(make.__name__.replace("_", "-"), make, title, parts.get("Costs", ""), parts.get("Gives", ""))
 
 
-RECIPES = {recipe.name: recipe for recipe in map(_described, (*pictures.RECIPES,))}
+RECIPES = {recipe.name: recipe for recipe in map(_described, (*pictures.RECIPES, *texts.RECIPES))}
 
 
 def recipe(name: str) -> Run:

@@ -43,13 +43,14 @@ from .text_sources import (
     running_text,
     shuffled,
 )
-from .translation import TOKENIZERS, Ends, PairBatch, pair_batch, pair_loss, written
+from .translation import TOKENIZERS, Ends, PairBatch, Ragged, pair_batch, pair_loss, written
 
 JUDGED_WITH = 2**63 - 25  # the seed of an evaluation's spans: the same ones in every run
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
 SHORT = 3  # tokens of a span whose exact match is told
 
 Span = tuple[int, int]
+Pair = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,9 +210,13 @@ class Corruption:
 
     def _batch(self, rows: Sequence[np.ndarray], lots: np.ndarray, device: torch.device) -> PairBatch:
         pairs = [self._pair(row, drawn) for row, drawn in zip(rows, lots, strict=True)]
-        return pair_batch([read for read, _ in pairs], [said for _, said in pairs], self.ends.start, device)
+        return self._together(pairs, device)
 
-    def _pair(self, row: np.ndarray, lots: np.ndarray) -> tuple[list[int], list[int]]:
+    def _together(self, pairs: Sequence[Pair], device: torch.device) -> PairBatch:
+        sources, targets = (Ragged(side) for side in zip(*pairs, strict=True))
+        return pair_batch(sources, targets, self.ends.start, device)
+
+    def _pair(self, row: np.ndarray, lots: np.ndarray) -> Pair:
         spans = drawn_spans(len(row), self.spec.density, self.spec.mean_span, lots)
         read, said = corrupted(row.tolist(), spans, self.sentinels)
         return [*read, self.ends.end], [*said, self.ends.end]
@@ -222,7 +227,7 @@ class Corruption:
     def losses(self, model: Model, batch: PairBatch) -> Mapping[str, Tensor]:
         return {"loss": pair_loss(model, batch)}
 
-    def judged(self, part: str) -> list[tuple[list[int], list[int]]]:
+    def judged(self, part: str) -> list[Pair]:
         """Every row of a part, windows one after another, with spans that are the same in every run."""
         rows, length = self.rows[part], self.spec.length
         if not self.by_line:
@@ -239,8 +244,7 @@ class Corruption:
         with answering(model):
             for first in range(0, len(pairs), size):
                 some = pairs[first : first + size]
-                batch = pair_batch([s for s, _ in some], [t for _, t in some], self.ends.start, device)
-                nats += float(pair_loss(model, batch))
+                nats += float(pair_loss(model, self._together(some, device)))
                 progress(first + len(some), len(pairs) + wanted)
             chosen = [pairs[place * len(pairs) // wanted] for place in range(wanted)]
             said = written(model, [source for source, _ in chosen], self.ends)

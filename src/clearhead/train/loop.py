@@ -5,8 +5,6 @@ by the number, and nothing else is random. So a run that was killed gives the sa
 """
 
 import hashlib
-import json
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,17 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..convert import write_safetensors
 from ..errors import ClearheadError
 from ..layers.stack import set_checkpointing, set_drop_path
 from ..models.base import Model
 from ..models.registry import as_device
-from ..runs import load, save
-from .average import average_checkpoints
 from .freeze import freeze
+from .interrupt import Interrupt
 from .job import Outcome, Run, Watch
 from .metrics import Metrics
-from .ranks import Ranks, ranks
+from .outputs import Outputs
+from .ranks import Ranks, lost_another, ranks
 from .saved import Saved, States
 from .schedule import Schedule
 from .work import Copies, Spread, Work
@@ -45,6 +42,12 @@ def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
                 f"the device ran out of memory at step {trainer.step}: make the batch smaller and `accumulate` larger, "
                 f"or set recompute=true; {trainer.states_told()}"
             ) from None
+        except RuntimeError as problem:
+            if not lost_another(problem):
+                raise
+            raise ClearheadError(
+                f"another process ended at step {trainer.step}, and says why itself; {trainer.states_told()}"
+            ) from problem
         finally:
             trainer.close()
 
@@ -72,7 +75,8 @@ class Trainer:
         self.step, self.best, self.waited, self.spent = 0, None, 0, 0.0
         self.snapshots: list[int] = []
         self.metrics: Metrics | None = None
-        self.interrupted = False
+        self.interrupt = Interrupt()
+        self.outputs = Outputs(folder, here, self.spread, self.task)
 
     def _model(self) -> Model:
         model = self.task.model(self.settings.seed)
@@ -101,14 +105,14 @@ class Trainer:
 
     def run_all(self) -> Outcome:
         self._open()
-        with self._interruptible():
+        with self.interrupt.listening():
             while self.step < self.steps and not self._patience_is_over():
                 began = time.perf_counter()
                 if not self._update():
                     break
                 self._now_and_then()
                 self.spent += time.perf_counter() - began
-        if self.here.any(self.interrupted):
+        if self.here.any(self.interrupt.wanted):
             self._save_state()
             return Outcome(self.folder, self.step, self.spent, interrupted=True)
         return self._finish()
@@ -131,13 +135,15 @@ class Trainer:
             self.ema.load_state_dict({"updates": values["average_updates"], "weights": saved.tensors["average"]})
         self.step, self.best, self.waited = saved.step, values["best"], values["waited"]
         self.spent, self.snapshots = values["seconds"], values["snapshots"]
-        self._say(f"going on behind step {self.step} of {self.steps}")
+        self.watch.said(f"going on behind step {self.step} of {self.steps}")
         threads = torch.get_num_threads()
         if values["threads"] != threads:
-            self._say(f"{threads} threads now, {values['threads']} before: the last bits may differ")
+            self.watch.said(f"{threads} threads now, {values['threads']} before: the last bits may differ")
         if values["world"] != self.here.world:
             now = f"{self.here.world} process{'' if self.here.world == 1 else 'es'} now"
-            self._say(f"{now}, {values['world']} before: the last bits may differ, and dropout draws other numbers")
+            self.watch.said(
+                f"{now}, {values['world']} before: the last bits may differ, and dropout draws other numbers"
+            )
 
     def _update(self) -> bool:
         """One update, or none where a process was interrupted: then nothing has changed in any of them."""
@@ -145,7 +151,7 @@ class Trainer:
         torch.manual_seed(_seed(settings.seed, self.step, here.rank))
         numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
         batches = [self._batch(number) for number in numbers]
-        weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupted))
+        weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupt.wanted))
         if stops:
             return False
         sums: dict[str, Tensor] = {}
@@ -204,8 +210,10 @@ class Trainer:
             self._save_model()
         else:
             self.waited += 1
-        if self.settings.average_last:
-            self._snapshot()
+        if self.settings.average_last and self.step not in self.snapshots:
+            self.snapshots = [*self.snapshots, self.step][-self.settings.average_last :]
+            with self._averaged():
+                self.outputs.save_for_mean(self.step)
 
     def _patience_is_over(self) -> bool:
         return self.settings.patience is not None and self.waited >= self.settings.patience
@@ -223,24 +231,8 @@ class Trainer:
 
     def _save_model(self) -> None:
         """The folder's own weights: the best so far."""
-        self._save_weights(self.folder)
-        if self.here.first:
-            self.task.save(self.folder)
-
-    def _save_weights(self, folder: Path) -> None:
         with self._averaged():
-            whole = self.spread.whole()
-            if self.here.first and whole is not None:
-                save(whole, folder)
-
-    def _snapshot(self) -> None:
-        """The weights at this validation, for the mean of the last ones."""
-        if self.step not in self.snapshots:
-            self.snapshots = [*self.snapshots, self.step][-self.settings.average_last :]
-            self._save_weights(self._snapshot_folder(self.step))
-
-    def _snapshot_folder(self, step: int) -> Path:
-        return self.folder / "state" / f"snapshot-{step:08d}"
+            self.outputs.save()
 
     def _save_state(self) -> None:
         tensors: dict[str, dict[str, Tensor]] = {"model": dict(self.model.state_dict())}
@@ -257,50 +249,18 @@ class Trainer:
         if self.best is None:
             self._save_model()
         elif self.settings.average_last:
-            self._average_snapshots()
+            self.outputs.save_mean(self.snapshots)
         # what the folder holds is what is judged: not what happens to be in memory
-        self.spread.fill(load(self.folder, device="cpu") if self.here.first else None)
+        self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
-        if self.here.first:
-            result = {"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures}
-            aside = self.folder / ".result.json.part"
-            aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-            aside.replace(self.folder / "result.json")
+        self.outputs.tell({"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures})
         return outcome
-
-    def _average_snapshots(self) -> None:
-        if self.here.first:
-            files = [self._snapshot_folder(step) / "model.safetensors" for step in self.snapshots]
-            write_safetensors(self.folder / "model.safetensors", average_checkpoints(files), {"format": "pt"})
 
     # -------------------------------------------------------------------------------------- odds and ends
 
     def states_told(self) -> str:
         found = self.states.found()
         return f"the last good state is step {int(found[-1].name)}" if found else "no state was saved yet"
-
-    def _say(self, line: str) -> None:
-        if self.here.first:
-            self.watch.said(line)
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C ends the run after this update, with its state saved; a second one ends it at once."""
-
-        def stop(number: int, frame: object) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-
-        try:
-            before = signal.signal(signal.SIGINT, stop)
-        except ValueError:  # not the main thread: whoever started it handles signals
-            yield
-            return
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def close(self) -> None:
         if self.metrics is not None:

@@ -87,6 +87,11 @@ def ranks(device: torch.device) -> Iterator[Ranks]:
     dist.destroy_process_group()
 
 
+def lost_another(problem: RuntimeError) -> bool:
+    """Whether an error says that another process is gone, or silent for too long; gloo has no type for that."""
+    return isinstance(problem, dist.DistError) or "gloo" in str(problem)
+
+
 def _own(device: torch.device) -> torch.device:
     """The device of this process alone."""
     if device.type not in ("cuda", "cpu"):

@@ -103,8 +103,8 @@ class States:
         if name < 0:
             return None
         place = self.folder / f"{name:08d}"
-        if not (place / RECORD).exists():
-            raise ClearheadError(f"process {self.here.rank} can't see {place}: all must share one folder")
+        if self.here.any(not (place / RECORD).exists()):
+            raise ClearheadError(f"not every process can see {place}: all must share one folder")
         return self._read(place, weights)
 
     def _chosen(self) -> Path | None:

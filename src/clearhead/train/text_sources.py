@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -148,8 +149,13 @@ def shuffled(rows: int, seed: int, number: int, size: int) -> np.ndarray:
     """Which rows batch `number` has, of an endless stream: epoch after epoch, each in a permutation of its own."""
     first = number * size
     epochs = range(first // rows, (first + size - 1) // rows + 1)
-    stream = np.concatenate([np.argsort(draws(rows, seed, epoch, stream=1), kind="stable") for epoch in epochs])
+    stream = np.concatenate([_permutation(rows, seed, epoch) for epoch in epochs])
     return stream[first % rows : first % rows + size]
+
+
+@lru_cache(maxsize=4)
+def _permutation(rows: int, seed: int, epoch: int) -> np.ndarray:
+    return np.argsort(draws(rows, seed, epoch, stream=1), kind="stable")
 
 
 def check_share(size: int, world: int) -> None:

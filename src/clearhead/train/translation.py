@@ -8,12 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from ..data.buckets import batches
 from ..data.kinds import Dataset, Parallel
@@ -123,23 +124,40 @@ class PairBatch(NamedTuple):
 Row = Sequence[int]
 
 
+class Ragged:
+    """Rows of any lengths in one array, so that a batch of them is one look-up."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.lengths = np.array([len(row) for row in rows], np.int64)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        self.numbers = np.fromiter(chain.from_iterable(rows), np.int64, count=int(self.lengths.sum()))
+
+    def filled(self, rows: Sequence[int] | None = None, context: int | None = None) -> tuple[Tensor, Tensor]:
+        """These rows (all unless given) filled up with 0 to a multiple of the stride, and their lengths."""
+        chosen = slice(None) if rows is None else np.asarray(rows)
+        starts, lengths = self.starts[chosen], self.lengths[chosen]
+        longest = int(lengths.max())
+        places = np.arange(max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST)))
+        inside = places < lengths[:, None]
+        filled = np.where(inside, self.numbers[np.where(inside, starts[:, None] + places, 0)], 0)
+        return torch.from_numpy(filled), torch.from_numpy(lengths)
+
+
 def pair_batch(
-    sources: Sequence[Row], targets: Sequence[Row], start: int, device: torch.device, context: int | None = None
+    sources: Ragged,
+    targets: Ragged,
+    start: int,
+    device: torch.device,
+    rows: Sequence[int] | None = None,
+    context: int | None = None,
 ) -> PairBatch:
-    """Rows of any lengths as one batch. The decoder reads the start token and then the target but for its last."""
-    given = (sources, [[start, *row[:-1]] for row in targets], targets)
-    source, read, labels = (_filled(rows, context).to(device) for rows in given)
-    lengths, ends = (torch.tensor([len(row) for row in rows], device=device) for rows in (sources, targets))
-    weights = (torch.arange(labels.shape[1], device=device) < ends[:, None]).float()
-    return PairBatch(source, lengths, read, labels, weights, sum(map(len, targets)))
-
-
-def _filled(rows: Sequence[Row], context: int | None) -> Tensor:
-    """Filled up with 0 to a multiple of the stride, within the context: lengths and weights say what is text."""
-    longest = max(map(len, rows))
-    longest = max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST))
-    first = torch.nn.functional.pad(torch.tensor(rows[0]), (0, longest - len(rows[0])))
-    return pad_sequence([first, *map(torch.tensor, rows[1:])], batch_first=True)
+    """Pairs of rows as one batch. The decoder reads the start token and then the target but for its last."""
+    source, lengths = sources.filled(rows, context)
+    labels, ends = targets.filled(rows, context)
+    read = torch.cat([torch.full((len(labels), 1), start), labels[:, :-1]], 1)
+    weights = (torch.arange(labels.shape[1]) < ends[:, None]).float()
+    tensors = (part.to(device) for part in (source, lengths, read, labels, weights))
+    return PairBatch(*tensors, count=int(ends.sum()))
 
 
 def pair_loss(model: Model, batch: PairBatch, smoothing: float = 0.0) -> Tensor:
@@ -228,6 +246,7 @@ class TranslationTask:
         dropped, cut = self._fit()
         self.parts = tuple(name for name in self.rows if name != "train")
         self._epoch = lru_cache(maxsize=2)(self._listed)
+        self._kept: dict[str, tuple[Ragged, Ragged]] = {}
         sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
         told = f"{sizes} tokens in the vocabulary; pairs: "
         told += ", ".join(f"{name} {len(rows[0]):,}" for name, rows in self.rows.items())
@@ -326,8 +345,14 @@ class TranslationTask:
         return self._batch("train", rows, device)
 
     def _batch(self, part: str, rows: Sequence[int], device: torch.device) -> PairBatch:
-        sources, targets = ([side[row] for row in rows] for side in self.rows[part])
-        return pair_batch(sources, targets, self.ends.start, device, self.context)
+        sources, targets = self._packed(part)
+        return pair_batch(sources, targets, self.ends.start, device, rows, self.context)
+
+    def _packed(self, part: str) -> tuple[Ragged, Ragged]:
+        if part not in self._kept:
+            sources, targets = self.rows[part]
+            self._kept[part] = Ragged(sources), Ragged(targets)
+        return self._kept[part]
 
     def weight(self, batch: PairBatch) -> int:
         return batch.count

@@ -64,9 +64,8 @@ class Copies:
         self.compute: Any = torch.compile(work, dynamic=False) if compiled else work
         if here.world > 1:
             spare = here.any(_leaves_weights_out(work, example()))
-            # tables in buffers are alike in all processes and never change
             self.compute = DistributedDataParallel(
-                self.compute, find_unused_parameters=spare, broadcast_buffers=False, gradient_as_bucket_view=True
+                self.compute, find_unused_parameters=spare, gradient_as_bucket_view=True
             )
 
     def updater(self, settings: Optimiser) -> Updater:

@@ -13,7 +13,7 @@ from clearhead.runs import save
 from clearhead.tasks.fill import fill
 from clearhead.train.corruption import Corruption, CorruptionSpec, corrupted, drawn_spans, span_count
 from clearhead.train.task import Batching
-from clearhead.train.translation import TranslationSpec, pair_batch
+from clearhead.train.translation import Ragged, TranslationSpec, pair_batch
 from tests.support import peer
 
 CPU = torch.device("cpu")
@@ -124,7 +124,7 @@ def test_an_evaluation_covers_the_part_once_with_the_same_spans_every_time(text)
     extra = sum(2 * sum(token in task.sentinels for token in read) + 3 for read, _ in pairs)  # and the last, two ends
     assert tokens - extra == len(task.rows["valid"])
     model.eval().requires_grad_(False)
-    alone = [pair_batch([read], [said], task.ends.start, CPU) for read, said in pairs]
+    alone = [pair_batch(Ragged([read]), Ragged([said]), task.ends.start, CPU) for read, said in pairs]
     nats = sum(float(task.losses(model, batch)["loss"]) for batch in alone)
     assert figures["loss"] == pytest.approx(nats / sum(map(task.weight, alone)), rel=1e-5)
 
@@ -138,23 +138,23 @@ def test_spans_match_when_they_are_written_behind_their_sentinel(text):
     assert task._matches([a, 1, 2, 3, 4, b, end], []) == []  # a long span is not asked for
 
 
-def test_it_learns_what_is_missing_and_the_folder_fills_blanks(text, tmp_path):
-    task = opened(text, length=22, mean_span=1.0)
+def test_it_learns_what_is_missing_and_the_folder_fills_blanks(tmp_path):
+    (tmp_path / "days.txt").write_text("mon tue wed thu fri sat sun\n" * 200, encoding="utf-8")
+    task = opened(str(tmp_path / "days.txt"), length=7)
     model = task.model(0).train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    optimiser = torch.optim.AdamW(model.parameters())
     for number in range(300):
-        optimiser.param_groups[0]["lr"] = 1e-2 * (1 - number / 300)
-        batch = task.batch(number, Batching(size=32), 0, 1, CPU)
+        optimiser.param_groups[0]["lr"] = 8e-3 * (1 - number / 300)
+        batch = task.batch(number, Batching(size=24), 0, 1, CPU)
         optimiser.zero_grad()
         (task.losses(model, batch)["loss"] / task.weight(batch)).backward()
         optimiser.step()
     figures = task.evaluate(model, "valid", CPU)
-    assert figures["loss"] < 1.0 and figures["span_match"] > 0.3, figures
+    assert figures["loss"] < 0.2 and figures["span_match"] > 0.8, figures
     task.save(save(model, tmp_path / "run"))
     again = clearhead.load(tmp_path / "run", device="cpu")
-    line = "line 3 says that d comes at place 3. line 4 says ___ e comes at place 4. line 5 says that f comes"
-    assert fill(again, line).blanks[0][0].word == "that"
-    going_on = CorruptionSpec(model=str(tmp_path / "run"), data=text, length=22, mean_span=1.0).open()
+    assert fill(again, "wed thu ___ sat sun mon tue").text == "wed thu fri sat sun mon tue"
+    going_on = CorruptionSpec(model=str(tmp_path / "run"), data=str(tmp_path / "days.txt"), length=7).open()
     assert going_on.evaluate(going_on.model(0), "valid", CPU) == pytest.approx(figures)
 
 

@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,16 +22,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # with the next: what forked processes would each import anew
 import torch.distributed as dist
+import torch.utils.tensorboard
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
 import clearhead
 from clearhead import ClearheadError
 from clearhead.convert import open_weights
 from clearhead.models import create
-from clearhead.train import shard_files, sharded  # imported here, so that no forked process pays for it
+from clearhead.train import shard_files, sharded
 from clearhead.train.average import Average
 from clearhead.train.loop import Outcome, Run, Watch, train
 from clearhead.train.metrics import read_metrics
@@ -37,7 +42,8 @@ from clearhead.train.optimiser import Optimiser
 from clearhead.train.ranks import Ranks, ranks
 from clearhead.train.saved import States
 from clearhead.train.settings import Settings
-from clearhead.train.task import Batching
+from clearhead.train.task import Batching, Spec
+from clearhead.train.translation import TranslationSpec
 from tests.unit.train.toy import LENGTH, VOCAB, ToySpec, ToyTask
 
 PLAIN = ToySpec(dropout=0.0)
@@ -47,8 +53,8 @@ EPS = 1e-5  # biases of keys have no gradient but rounding errors, which AdamW w
 LIMIT = 60.0  # seconds after which processes that wait for each other are given up
 
 
-def run(spec: ToySpec = PLAIN, **settings: Any) -> Run:
-    usual = {"steps": 12, "validate_every": 4, "log_every": 1, "device": "cpu", "compile": False, "warmup": 2}
+def run(spec: Spec = PLAIN, **settings: Any) -> Run:
+    usual = {"steps": 8, "validate_every": 4, "log_every": 1, "device": "cpu", "compile": False, "warmup": 2}
     usual |= {"optimiser": Optimiser(rate=1e-2, clip=0.5, eps=EPS), "batching": Batching(size=10)}
     return Run("toy", spec, Settings(**usual | settings))
 
@@ -71,20 +77,21 @@ def together(folder: Path, call: Callable[..., Any], *given: Any, world: int = 2
     try:
         for reader, _ in pipes:
             assert reader.poll(max(0.0, end - time.monotonic())), "the processes wait for each other"
-            answers.append(reader.recv())
+            with contextlib.suppress(EOFError):  # it is gone without a word
+                answers.append(reader.recv())
     finally:
         for child in children:
             child.kill()
             child.join()
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    if errors:  # the others lose their connection when one ends
+        raise min(errors, key=lambda error: "by peer" in str(error))
     return answers
 
 
 def _one(rank: int, world: int, store: Path, pipe: Any, call: Callable[..., Any], given: tuple[Any, ...]) -> None:
     try:
-        dist.init_process_group("gloo", store=dist.FileStore(str(store), world), rank=rank, world_size=world)
+        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
         pipe.send(call(*given))
         dist.barrier()
     except ClearheadError as problem:
@@ -94,6 +101,16 @@ def _one(rank: int, world: int, store: Path, pipe: Any, call: Callable[..., Any]
     finally:
         pipe.close()
         os._exit(0)
+
+
+def sharded_run(job: Run, shard: bool = True) -> Run:
+    return replace(job, settings=replace(job.settings, shard=shard))
+
+
+def both_ways(job: Run, folder: Path) -> Outcome:
+    """Trained with copies, then in pieces; what came of the pieces."""
+    train(job, folder / "copies")
+    return train(sharded_run(job), folder / "pieces")
 
 
 def said_by(job: Run, folder: Path) -> tuple[Outcome, list[str]]:
@@ -113,7 +130,9 @@ def agree(one: Path, other: Path) -> None:
     ours, theirs = sequence(one), sequence(other)
     assert ours.keys() == theirs.keys()
     for name in ours:
-        torch.testing.assert_close(ours[name], theirs[name], atol=1e-5, rtol=1e-5, msg=lambda why, name=name: name + why)
+        torch.testing.assert_close(
+            ours[name], theirs[name], atol=1e-5, rtol=1e-5, msg=lambda why, name=name: name + why
+        )
     ours, theirs = weights(one), weights(other)
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name], atol=1e-5, rtol=0, msg=lambda why, name=name: name + why)
@@ -135,9 +154,7 @@ JOBS = {
     "ragged": run(RAGGED),
     "ragged, three batches an update": run(RAGGED, accumulate=3),
     "five rows for two": run(RAGGED, batching=Batching(size=5)),
-    "one row for two": run(RAGGED, batching=Batching(size=1), steps=4),
     "averages": run(RAGGED, average=Average(decay=0.8), average_last=2),
-    "patience": run(optimiser=Optimiser(rate=0.5, clip=None, eps=EPS), steps=60, validate_every=2, patience=2),
 }
 
 
@@ -149,11 +166,7 @@ def test_two_processes_train_what_one_does_with_the_same_batches(tmp_path, name)
     assert first.steps == second.steps == alone.steps
     assert first.figures == second.figures
     assert first.figures["test"]["loss"] == pytest.approx(alone.figures["test"]["loss"], abs=1e-5)
-    if name == "patience":
-        assert alone.steps < 60
-    elif name == "even":
-        norms = sequence(tmp_path / "one")["norm"]
-        assert norms.max() > 0.5, "nothing was clipped"
+    assert sequence(tmp_path / "one")["norm"].max() > 0.5, "nothing was clipped"
 
 
 def test_the_first_process_alone_writes(tmp_path):
@@ -166,12 +179,29 @@ def _own_folder(job: Run, folder: Path) -> None:
     train(job, folder / f"rank {dist.get_rank()}")
 
 
+def test_gradients_travel_once_an_update(tmp_path):
+    """Three batches, and the first two wait."""
+    assert together(tmp_path, _held_back, run(accumulate=3, steps=4), tmp_path / "run") == [8, 8]
+
+
+def _held_back(job: Run, folder: Path) -> int:
+    held, count = DistributedDataParallel.no_sync, 0
+
+    def counted(self: DistributedDataParallel) -> Any:
+        nonlocal count
+        count += 1
+        return held(self)
+
+    DistributedDataParallel.no_sync = counted
+    train(job, folder)
+    return count
+
+
 def test_weights_without_a_gradient_do_not_stop_several_processes(tmp_path):
     job = run(SpareSpec(dropout=0.0))
     train(job, tmp_path / "one")
-    together(tmp_path, train, job, tmp_path / "two")
-    together(tmp_path, train, replace(job, settings=replace(job.settings, shard=True)), tmp_path / "pieces")
-    agree(tmp_path / "one", tmp_path / "two")
+    together(tmp_path, both_ways, job, tmp_path)
+    agree(tmp_path / "one", tmp_path / "copies")
     agree(tmp_path / "one", tmp_path / "pieces")
 
 
@@ -200,7 +230,7 @@ def test_every_process_ends_when_one_is_interrupted_and_goes_on_to_the_same_bits
     stopped = together(tmp_path, _with_fingerprint_of, job, calm, tmp_path / "stopped")
     assert [(one.interrupted, one.steps) for one in stopped] == [(True, 7), (True, 7)]
     (_, said), _ = together(tmp_path, said_by, calm, tmp_path / "stopped")
-    assert said == ["going on behind step 7 of 12"]
+    assert said == ["going on behind step 7 of 8"]
     assert same(tmp_path / "whole", tmp_path / "stopped")
 
 
@@ -232,16 +262,20 @@ def _with_fingerprint_of(job: Run, other: Run, folder: Path) -> Outcome:
     return train(job, folder)
 
 
-def test_processes_that_judge_differently_follow_the_first(tmp_path):
+@pytest.mark.parametrize(("better", "steps"), [(0, 20), (1, 6)])
+def test_processes_that_judge_differently_follow_the_first(tmp_path, better, steps):
     """Bits differ between devices: were best weights and patience each one's own, they would wait for each other."""
-    job = run(TwoMindsSpec(dropout=0.0), steps=40, validate_every=2, patience=2)
+    job = run(TwoMindsSpec(dropout=0.0, better=better), steps=20, validate_every=2, patience=2)
     first, second = together(tmp_path, train, job, tmp_path / "run")
-    assert first.steps == second.steps == 40
+    assert first.steps == second.steps == steps
     assert first.figures == second.figures
 
 
+@dataclass(frozen=True, kw_only=True)
 class TwoMindsSpec(ToySpec):
-    """The first process finds every validation better, the second one finds it worse."""
+    """One process finds every validation better than the last, the other one finds it worse."""
+
+    better: int
 
     def open(self) -> ToyTask:
         task = super().open()
@@ -250,37 +284,13 @@ class TwoMindsSpec(ToySpec):
         def evaluate(*given: Any) -> dict[str, float]:
             nonlocal count
             count += 1
-            return {"loss": float(count if dist.get_rank() else -count)}
+            return {"loss": float(-count if dist.get_rank() == self.better else count)}
 
         task.evaluate = evaluate  # pyright: ignore[reportAttributeAccessIssue]
         return task
 
 
 # ------------------------------------------------------------------------------------------ FSDP2
-
-
-class PairsSpec(ToySpec):
-    """An encoder and a decoder: the walk is translated into itself, from behind."""
-
-    def open(self) -> ToyTask:
-        return PairsTask(self)
-
-
-class PairsTask(ToyTask):
-    def model(self, seed: int) -> Any:
-        size = {"vocab": VOCAB, "width": 16, "layers": 2, "heads": 2, "ff": 20, "dropout": 0.0}
-        return create(self.spec.model, device="cpu", seed=seed, **size)
-
-    def losses(self, model: Any, batch: Any) -> Any:
-        ids, lengths, _ = batch
-        hidden = model.hidden(ids.flip(1), ids[:, :-1], lengths)
-        each = cross_entropy(model.head(hidden).flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        real = torch.arange(LENGTH - 1) < (lengths - 1)[:, None]
-        return {"loss": (each.view(len(ids), -1) * real).sum()}
-
-    def evaluate(self, model: Any, part: str, *_: Any) -> dict[str, float]:
-        ids, lengths, factor = self.batch(-1 % 2**20, Batching(size=8), 0, 1, torch.device("cpu"))
-        return {"loss": float(self.losses(model, (ids, lengths, factor))["loss"])}
 
 
 MUON = Optimiser(name="muon", rate=1e-2, muon_dtype="float32", clip=0.5, eps=EPS)
@@ -293,26 +303,43 @@ SHARDED = {
     "frozen": run(freeze=("input.*", "decoder.blocks.0.*")),
     "muon": run(optimiser=MUON),
     "bf16": run(precision="bf16"),
-    "T5": run(PairsSpec(model="t5-small", dropout=0.0, ragged=True)),
-    "Transformer, computed again": run(PairsSpec(model="transformer-base", dropout=0.0), recompute=True),
 }
 
 
 @pytest.mark.parametrize("name", SHARDED)
 def test_a_sharded_model_trains_as_a_copied_one_and_leaves_the_same_folder(tmp_path, name):
     job = SHARDED[name]
-    together(tmp_path, train, job, tmp_path / "copies")
-    first, second = together(tmp_path, train, sharded_job(job), tmp_path / "pieces")
+    first, second = together(tmp_path, both_ways, job, tmp_path)
     agree(tmp_path / "copies", tmp_path / "pieces")
-    assert first.figures == second.figures and first.steps == second.steps == 12
+    assert first.figures == second.figures and first.steps == second.steps == 8
     ours, theirs = open_weights(tmp_path / "pieces"), open_weights(tmp_path / "copies")
     assert list(ours) == list(theirs)
     assert all((ours.shape(key), ours.dtype(key)) == (theirs.shape(key), theirs.dtype(key)) for key in ours)
     assert (tmp_path / "pieces" / "config.json").read_bytes() == (tmp_path / "copies" / "config.json").read_bytes()
 
 
-def sharded_job(job: Run) -> Run:
-    return replace(job, settings=replace(job.settings, shard=True))
+@pytest.mark.parametrize("model", ["transformer-tiny", "t5-small"])
+def test_translation_in_batches_of_any_length_copied_and_sharded(tmp_path, model):
+    """Encoder, decoder, and the writing that judges them; each process fills up its rows by itself."""
+    job = run(counting(tmp_path, model), batching=Batching(size=120), accumulate=2, recompute=model == "t5-small")
+    alone = train(job, tmp_path / "one")
+    first, second = together(tmp_path, both_ways, job, tmp_path)
+    agree(tmp_path / "one", tmp_path / "copies")
+    agree(tmp_path / "one", tmp_path / "pieces")
+    assert first.figures == second.figures
+    assert first.figures["valid"] == pytest.approx(alone.figures["valid"], abs=1e-5)
+
+
+def counting(folder: Path, model: str) -> TranslationSpec:
+    """Numbers of many lengths, and their digits in words."""
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    numbers = [str(7**power)[: 1 + power % 9] for power in range(10, 110)]
+    (folder / "numbers.txt").write_text("".join(f"{number}\n" for number in numbers))
+    said = [" ".join(words[int(digit)] for digit in number) for number in numbers]
+    (folder / "words.txt").write_text("".join(f"{line}\n" for line in said))
+    fields = {"width": 16, "layers": 2, "heads": 2, "ff": 20, "dropout": 0.0}
+    data = (str(folder / "numbers.txt"), str(folder / "words.txt"))
+    return TranslationSpec(model=model, fields=fields, data=data, tokenizer="characters", smallest=2, written=4)
 
 
 def test_each_process_keeps_half_of_everything(tmp_path):
@@ -330,7 +357,7 @@ def _kept() -> list[int]:
     updater, average = shards.updater(Optimiser()), shards.average(Average())
     work(task.batch(0, Batching(size=4), here.rank, 2, here.device))["loss"].backward()
     updater.step()
-    local: Any = [weight for weight in work.model.parameters()]
+    local: Any = list(work.model.parameters())
     moments: Any = [tensor for key, tensor in updater.state_dict().items() if key.endswith("exp_avg")]
     return [
         whole,
@@ -344,9 +371,8 @@ def _kept() -> list[int]:
 # ------------------------------------------------------------------------------------------ states in pieces
 
 
-MOVES = {"2 -> 1": (2, True, 1, True), "1 -> 2": (1, True, 2, True), "pieces -> copies": (2, True, 2, False)}
+MOVES = {"2 -> 1": (2, True, 1, True), "1 -> 2": (1, True, 2, True), "copies, 2 -> 1": (2, False, 1, False)}
 MOVES |= {"copies -> pieces": (2, False, 2, True), "pieces -> one whole": (2, True, 1, False)}
-MOVES |= {"2 -> 3": (2, True, 3, True)}
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -354,38 +380,27 @@ def test_a_state_moves_between_numbers_of_processes_and_both_forms(tmp_path, mov
     before, was, after, becomes = MOVES[move]
     job = run(RAGGED, average=Average(decay=0.8), average_last=2)
     train(job, tmp_path / "whole")
-    _on(before, tmp_path, with_shard(job, was), tmp_path / "moved")
-    for later in ("00000012",):
-        _forget(tmp_path / "moved" / "state" / later)
-    said = _on(after, tmp_path, with_shard(job, becomes), tmp_path / "moved")
+    _on(before, tmp_path, sharded_run(job, was), tmp_path / "moved")
+    shutil.rmtree(tmp_path / "moved" / "state" / "00000008")
+    said = _on(after, tmp_path, sharded_run(job, becomes), tmp_path / "moved")
     told = f"{after} process{'es' * (after > 1)} now, {before} before"
-    assert said[0] == "going on behind step 8 of 12"
+    assert said[0] == "going on behind step 4 of 8"
     assert any(line.startswith(told) for line in said) == (before != after)
     agree(tmp_path / "whole", tmp_path / "moved")
-
-
-def with_shard(job: Run, shard: bool) -> Run:
-    return replace(job, settings=replace(job.settings, shard=shard))
 
 
 def _on(world: int, store: Path, job: Run, folder: Path) -> list[str]:
     return (said_by(job, folder) if world == 1 else together(store, said_by, job, folder, world=world)[0])[1]
 
 
-def _forget(state: Path) -> None:
-    for file in state.iterdir():
-        file.unlink()
-    state.rmdir()
-
-
 def test_a_sharded_run_goes_on_exactly_behind_a_harmed_state(tmp_path, caplog):
-    job = sharded_job(run(ToySpec(ragged=True), average=Average(decay=0.9)))
+    job = sharded_run(run(ToySpec(ragged=True), average=Average(decay=0.9)))
     together(tmp_path, train, job, tmp_path / "whole")
-    together(tmp_path, train, job, tmp_path / "harmed")
-    piece = tmp_path / "harmed" / "state" / "00000012" / "rank-00001.safetensors"
+    shutil.copytree(tmp_path / "whole", tmp_path / "harmed")
+    piece = tmp_path / "harmed" / "state" / "00000008" / "rank-00001.safetensors"
     piece.write_bytes(piece.read_bytes()[:-4])
     (_, said), _ = together(tmp_path, said_by, job, tmp_path / "harmed")
-    assert said == ["going on behind step 8 of 12"]
+    assert said == ["going on behind step 4 of 8"]
     assert same(tmp_path / "whole", tmp_path / "harmed")
 
 
@@ -419,7 +434,7 @@ HARMS = {
 @pytest.mark.parametrize("harm", HARMS)
 def test_code_in_a_state_does_not_run_and_is_refused_in_one_line(tmp_path, caplog, harm):
     """The record is made to fit: whoever puts code into a state can compute checksums too."""
-    job, sign = sharded_job(run()), tmp_path / "it ran"
+    job, sign = sharded_run(run()), tmp_path / "it ran"
     train(job, tmp_path / "run")
     name, made, told = HARMS[harm]
     for state in (tmp_path / "run" / "state").glob("0*"):
@@ -471,7 +486,9 @@ def test_an_index_that_does_not_fit_its_pieces_is_refused_in_one_line(tmp_path, 
 def _write(tensors: dict[str, torch.Tensor], folder: Path) -> None:
     here = Ranks(dist.get_rank(), dist.get_world_size(), torch.device("cpu"))
     mesh = init_device_mesh("cpu", (here.world,))
-    cut = {key: distribute_tensor(tensor, mesh, [Shard(0)]) if tensor.ndim else tensor for key, tensor in tensors.items()}
+    cut = {
+        key: distribute_tensor(tensor, mesh, [Shard(0)]) if tensor.ndim else tensor for key, tensor in tensors.items()
+    }
     shard_files.write_shards(folder, cut, here)
 
 
@@ -493,7 +510,7 @@ def test_what_is_no_tensor_is_not_written(tmp_path):
 
 
 def test_a_full_disk_in_one_process_is_told_by_all_and_the_state_before_is_intact(tmp_path):
-    job = sharded_job(run(FullSpec(dropout=0.0)))
+    job = sharded_run(run(FullSpec(dropout=0.0)))
     with pytest.raises(ClearheadError, match="step 8 can't be written: process 1: .*No space left.* is intact"):
         together(tmp_path, train, job, tmp_path / "run")
     states = States(tmp_path / "run", job.fingerprint)
@@ -522,42 +539,60 @@ class FullSpec(ToySpec):
 
 def test_a_folder_that_one_process_can_not_see_is_said(tmp_path):
     together(tmp_path, train, run(), tmp_path / "rank 0")
-    with pytest.raises(ClearheadError, match="process 1 can't see .* all must share one folder"):
+    with pytest.raises(ClearheadError, match="not every process can see .* all must share one folder"):
         together(tmp_path, _own_folder, run(), tmp_path)
 
 
-# ------------------------------------------------------------------------------------------ torchrun
-
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from clearhead.train.loop import Watch, train
-from tests.unit.train.test_distributed import DoomedSpec, run
-
-outcome = train(run(DoomedSpec(dropout=0.0, fate=sys.argv[2]), steps=4000, validate_every=4000), Path(sys.argv[1]))
-print("interrupted" if outcome.interrupted else "done", flush=True)
-"""
+# ------------------------------------------------------------------------------------------ ends
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoomedSpec(ToySpec):
-    """fate: "killed", the second process dies at its sixth batch; "told", it says that it has come so far."""
+@pytest.mark.parametrize("shard", [False, True])
+def test_a_process_that_is_left_alone_says_so(tmp_path, shard):
+    with pytest.raises(ClearheadError, match="another process ended at step 6, .*; the last good state is step 4"):
+        together(tmp_path, train, sharded_run(run(LeavingSpec(dropout=0.0)), shard), tmp_path / "run")
 
-    fate: str = ""
+
+class LeavingSpec(ToySpec):
+    """The second process is gone at its seventh batch."""
 
     def open(self) -> ToyTask:
         task = super().open()
         whole = task.batch
 
         def batch(number: int, *given: Any) -> Any:
-            if number == 6 and os.environ["RANK"] == "1":
-                if self.fate == "killed":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                print("under way", flush=True)
+            if number == 6 and dist.get_rank() == 1:
+                os._exit(1)
             return whole(number, *given)
 
         task.batch = batch  # pyright: ignore[reportAttributeAccessIssue]
         return task
+
+
+# ------------------------------------------------------------------------------------------ torchrun
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+from clearhead.train.loop import Run, train
+from clearhead.train.settings import Settings
+from tests.unit.train.toy import ToySpec, ToyTask
+
+class Task(ToyTask):
+    def batch(self, number, *given):
+        if number == 6 and os.environ["RANK"] == "1":
+            if sys.argv[2] == "killed":
+                print("killed at", time.time(), flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            print("under way", flush=True)
+        return super().batch(number, *given)
+
+class Spec(ToySpec):
+    def open(self):
+        return Task(self)
+
+outcome = train(Run("toy", Spec(), Settings(steps=100_000, validate_every=100_000, device="cpu")), Path(sys.argv[1]))
+print("interrupted" if outcome.interrupted else "done", flush=True)
+"""
 
 
 def _torchrun(folder: Path, fate: str) -> subprocess.Popen[str]:
@@ -573,8 +608,11 @@ def _torchrun(folder: Path, fate: str) -> subprocess.Popen[str]:
 def test_a_process_that_dies_ends_the_job_with_an_error(tmp_path):
     job = _torchrun(tmp_path, "killed")
     output, _ = job.communicate(timeout=LIMIT)
+    at = float(re.search(r"killed at (\S+)", output)[1])  # pyright: ignore[reportOptionalSubscript]
+    assert time.time() - at < 20, "it hung"
     assert job.returncode != 0
-    assert "SIGKILL" in output or "-9" in output
+    assert "SIGKILL" in output
+    assert "another process ended at step" in output
     assert "done" not in output
 
 
@@ -614,8 +652,16 @@ def _join(rank: int, port: str, folder: Path) -> None:
     [
         ({"WORLD_SIZE": "2"}, "cpu", "RANK is not set: start several processes by torchrun"),
         ({"WORLD_SIZE": "two"}, "cpu", "WORLD_SIZE must be a whole number, not 'two'"),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}, "mps", "not on mps: give device=cpu"),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1", "LOCAL_RANK": "99"}, "cuda", "no GPU"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
+            "mps",
+            "not on mps: give device=cpu",
+        ),
+        (
+            {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1", "LOCAL_RANK": "99"},
+            "cuda",
+            "no GPU",
+        ),
     ],
 )
 def test_processes_that_can_not_work_together_are_refused(monkeypatch, variables, device, told):

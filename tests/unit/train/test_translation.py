@@ -13,7 +13,7 @@ from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
 from clearhead.train.task import Batching
-from clearhead.train.translation import STRIDE, TranslationSpec, TranslationTask, pair_batch, scored, written
+from clearhead.train.translation import STRIDE, Ragged, TranslationSpec, TranslationTask, pair_batch, scored, written
 from tests.support import peer
 
 CPU = torch.device("cpu")
@@ -156,9 +156,10 @@ def test_padding_changes_nothing(files):
     task = opened(files)
     model = task.model(1).requires_grad_(False)
     sources, targets = ([side[row] for row in (0, 500, 11)] for side in task.rows["train"])
-    together = pair_batch(sources, targets, task.ends.start, CPU)
+    together = pair_batch(Ragged(sources), Ragged(targets), task.ends.start, CPU)
     assert together.source.shape[1] % STRIDE == 0 and together.labels.shape[1] % STRIDE == 0
-    alone = [pair_batch([s], [t], task.ends.start, CPU) for s, t in zip(sources, targets, strict=True)]
+    alone = [pair_batch(Ragged([s]), Ragged([t]), task.ends.start, CPU) for s, t in zip(sources, targets, strict=True)]
+    assert torch.equal(pair_batch(*map(Ragged, task.rows["train"]), task.ends.start, CPU, [0, 500, 11])[0], together[0])
     total = sum(float(task.losses(model, batch)["loss"]) for batch in alone)
     assert total == pytest.approx(float(task.losses(model, together)["loss"]), rel=1e-5)
 

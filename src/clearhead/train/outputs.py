@@ -1,0 +1,54 @@
+"""What a run leaves in its folder beside its states: the model, weights that will be averaged, the figures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..convert import write_safetensors
+from ..models.base import Model
+from ..runs import load, save
+from .average import average_checkpoints
+from .ranks import Ranks
+from .task import Task
+from .work import Spread
+
+
+class Outputs:
+    """Every process makes every call, for the weights may have to be gathered; the first one writes."""
+
+    def __init__(self, folder: Path, here: Ranks, spread: Spread, task: Task) -> None:
+        self.folder, self.here, self.spread, self.task = folder, here, spread, task
+
+    def save(self) -> None:
+        """The model as it is now becomes the folder's own."""
+        self._save_weights(self.folder)
+        if self.here.first:
+            self.task.save(self.folder)
+
+    def save_for_mean(self, step: int) -> None:
+        self._save_weights(self._aside(step))
+
+    def save_mean(self, steps: Sequence[int]) -> None:
+        """The mean of what was saved at these steps becomes the folder's own."""
+        if self.here.first:
+            mean = average_checkpoints([self._aside(step) / "model.safetensors" for step in steps])
+            write_safetensors(self.folder / "model.safetensors", mean, {"format": "pt"})
+
+    def saved(self) -> Model | None:
+        """The folder's own model, in the first process."""
+        return load(self.folder, device="cpu") if self.here.first else None
+
+    def tell(self, result: Mapping[str, Any]) -> None:
+        if self.here.first:
+            aside = self.folder / ".result.json.part"
+            aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            aside.replace(self.folder / "result.json")
+
+    def _save_weights(self, folder: Path) -> None:
+        whole = self.spread.whole()
+        if self.here.first and whole is not None:
+            save(whole, folder)
+
+    def _aside(self, step: int) -> Path:
+        return self.folder / "state" / f"snapshot-{step:08d}"
