@@ -28,6 +28,7 @@ def read_tokenizer(path: str | PathLike[str], side: str = "source") -> Tokenizer
     """The tokenizer of a model's folder, or of a `tokenizer.json` file.
 
     `side` chooses between the two, "source" and "target", that a translation model may have; most models have one.
+    Ours keeps the target's in a folder of that name.
     """
     path = Path(path)
     if side not in SIDES:
@@ -36,6 +37,8 @@ def read_tokenizer(path: str | PathLike[str], side: str = "source") -> Tokenizer
         return _with_roles(_read_backend(path), path.parent)
     if not path.is_dir():
         raise ClearheadError(f"{path} does not exist: give a model's folder or a tokenizer.json")
+    if side == "target" and (path / side / "tokenizer.json").exists():
+        return read_tokenizer(path / side)
     if all((path / name).exists() for name in MARIAN_FILES):
         return read_marian(path, side)
     one_file = {"tokenizer.json": _read_backend, "vocab.txt": _read_wordpiece, "spiece.model": read_t5}

@@ -37,6 +37,7 @@ COMPANIONS = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "vocab.txt", "encoder.json", "vocab.bpe"),
     *("spiece.model", "sentencepiece.bpe.model", "source.spm", "target.spm", "target_vocab.json"),
+    *(f"target/{name}" for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")),
     *("generation_config.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json"),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json"),
 )

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import clearhead
+from clearhead.data.tokenizer_files import read_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
@@ -202,6 +203,8 @@ def test_separate_vocabularies_are_both_saved_and_both_written_with(files, tmp_p
     task.save(tmp_path)
     read = [clearhead.tokenizer(place).vocabulary for place in (tmp_path, tmp_path / "target")]
     assert read == [task.source.vocabulary, task.target.vocabulary]
+    assert read_tokenizer(tmp_path, "target").vocabulary == task.target.vocabulary
+    assert read_tokenizer(tmp_path, "source").vocabulary == task.source.vocabulary
     rows = task.rows["valid"][0][:5]
     for text in task.translations(model, rows):
         assert set(text) <= set("".join(NUMBERS) + " ")
