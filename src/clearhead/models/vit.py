@@ -39,6 +39,7 @@ class ViTConfig(Config):
 
     pooling     "cls": a learned token in front is read; "mean": there is none, the patches' mean is read
     final_norm  "tokens": the last norm stands before the pooling; "pooled": behind it (timm's average pooling)
+    position_std  how widely a new model's learned positions spread: wider ones learn small pictures much faster
     """
 
     image: Size = (224, 224)
@@ -59,6 +60,7 @@ class ViTConfig(Config):
     positions: str = "learned"
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    position_std: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("image", "patch", "stride"):
@@ -78,6 +80,7 @@ class ViTConfig(Config):
         self.require_choice("positions", POSITIONS)
         self.require(self.width % self.heads == 0, f"{self.heads} heads don't divide a width of {self.width}")
         self.require(self.norm_eps > 0, f"norm_eps must be above 0, not {self.norm_eps}")
+        self.require(self.position_std > 0, f"position_std must be above 0, not {self.position_std}")
         self._check_patches()
         if self.positions == "sinusoidal-2d":
             self.require(self.width % 4 == 0, f"2-D positions need a width that 4 divides, not {self.width}")
@@ -198,7 +201,7 @@ class ViT(Model):
             elif name.endswith("bias") or name.startswith("output") or name.endswith("class_token"):
                 init.constant(weight, 0.0)
             elif "positions" in name:
-                init.normal(weight, 0.02, random)
+                init.normal(weight, self.config.position_std, random)
             elif name.startswith("input.project"):
                 init.lecun_normal(weight, random)
             else:
