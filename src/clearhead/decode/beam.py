@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import ClearheadError
 from .allowed import Allowed
-from .loop import beginnings, check_prompt, context_of, without
+from .loop import beginnings, check_prompt, context_of
 from .protocol import Decoder, Rows, start
 
 LARGEST_EXPONENT = 700  # e^700 and e^-700 are numbers that a float can hold
@@ -210,7 +210,9 @@ def _continuations(logits: Tensor, going: list[Search], width: int) -> list[list
 
     A search has `width` rows of the logits, its beams first: where there are fewer beams the rest is filler.
     """
-    logprobs = without(logits.float().log_softmax(-1), going[0].never)
+    logprobs = logits.float().log_softmax(-1)
+    for token in going[0].never:  # in place: there is no second copy of so many numbers
+        logprobs[:, token] = -math.inf
     if going[0].allowed is not None:
         logprobs = _closed(logprobs, going, width)
     wanted = max(2, 1 + len(going[0].end)) * going[0].beams.count
@@ -237,7 +239,7 @@ def _follow(model: Decoder, state: Rows, searches: list[Search], width: int) -> 
             rows += [place * width + beam.parent for beam in beams]
             tokens += [beam.tokens[-1] for beam in beams]
     if rows:
-        state = state.select(rows)
+        state = state if rows == list(range(len(state))) else state.select(rows)
         model.step(torch.tensor(tokens, device=state.logits.device), state)
     return state
 
