@@ -34,22 +34,27 @@ __all__ = ["Outcome", "Run", "Watch", "train"]
 def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
     """Train, or go on with, the run that `folder` holds; evaluate it; leave a folder that `load` reads."""
     with ranks(as_device(run.settings.device)) as here:
-        trainer = Trainer(run, folder, here, watch or Watch())
-        try:
-            return trainer.run_all()
-        except torch.OutOfMemoryError:
-            raise ClearheadError(
-                f"the device ran out of memory at step {trainer.step}: make the batch smaller and `accumulate` larger, "
-                f"or set recompute=true; {trainer.states_told()}"
-            ) from None
-        except RuntimeError as problem:
-            if not lost_another(problem):
-                raise
-            raise ClearheadError(
-                f"another process ended at step {trainer.step}, and says why itself; {trainer.states_told()}"
-            ) from problem
-        finally:
-            trainer.close()
+        return _train(run, folder, here, watch or Watch())
+
+
+def _train(run: Run, folder: Path, here: Ranks, watch: Watch) -> Outcome:
+    """A function of its own, so that the trainer is gone when the processes part."""
+    trainer = Trainer(run, folder, here, watch)
+    try:
+        return trainer.run_all()
+    except torch.OutOfMemoryError:
+        raise ClearheadError(
+            f"the device ran out of memory at step {trainer.step}: make the batch smaller and `accumulate` larger, "
+            f"or set recompute=true; {trainer.states_told()}"
+        ) from None
+    except RuntimeError as problem:
+        if not lost_another(problem):
+            raise
+        raise ClearheadError(
+            f"another process ended at step {trainer.step}, and says why itself; {trainer.states_told()}"
+        ) from problem
+    finally:
+        trainer.close()
 
 
 class Trainer:

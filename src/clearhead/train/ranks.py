@@ -4,6 +4,7 @@ Tensors on GPUs go through NCCL, numbers on the CPU through gloo: what the proce
 (how many tokens, whether to stop) never waits for a device.
 """
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,9 @@ def ranks(device: torch.device) -> Iterator[Ranks]:
     device = _own(device)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     yield Ranks(dist.get_rank(), world, device)
+    # DDP's reducer must not be the last to hold the connections: it closes them under Python's lock, for which their
+    # threads may wait, and both wait for ever
+    gc.collect()
     dist.destroy_process_group()
 
 

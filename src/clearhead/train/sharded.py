@@ -5,6 +5,7 @@ the way back. Gradients, the optimiser's memory and the running average exist in
 """
 
 import copy
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -31,6 +32,8 @@ class Shards:
         self.work, self.here = work, here
         self._whole = copy.deepcopy(work.model) if here.first else None  # on the CPU: what files are written from
         mesh = init_device_mesh(here.device.type, (here.world,))
+        # keys and values are views, and nobody changes them in place
+        warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module \(FSDPCrossAttention\) returned a view")
         for block in _blocks(work.model):
             if compiled:
                 block.compile(dynamic=False)
