@@ -1,4 +1,4 @@
-"""Speed beside other people's code: `python -m benchmarks.forward`, `.taps` and, on a GPU, `.gpu`. Not tests."""
+"""Speed beside other people's code: `python -m benchmarks.forward`, `.decode`, `.loading`, `.taps`; on a GPU `.gpu`."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,8 @@
 
 `speed` is transformers' fp32 time over the contestant's in the same round: above 1 it is faster. `limit` is the least
 time a step could take, its weights read once at the measured memory bandwidth; `reached` is that over the measured
-step. CTranslate2 is measured where it is installed (`pip install ctranslate2`), and left out aloud where it is not.
+step. CTranslate2 is measured where it is installed (`pip install ctranslate2`), and left out aloud where it is not; it
+runs in a process of its own, since two libraries' threads in one process make each other wait asleep.
 The last table shows a step at several lengths with room reserved for 1,024 tokens.
 """
 
@@ -13,9 +14,11 @@ import importlib.util
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,6 @@ from . import peers, table
 from .rounds import Contestant, Ratio, interleave
 
 THREADS = 2
-REST = 0.3
 PROMPT, NEW = 16, 64
 SENTENCES, LENGTH, BEAMS, VOCAB = 8, 32, 4, 37000
 PEER = "transformers fp32"
@@ -107,9 +109,12 @@ def ctranslate_runs(theirs: nn.Module, sources: torch.Tensor, folder: Path) -> d
         return {}
     words = [[f"t{token}" for token in row] for row in sources.tolist()]
     exact = {"beam_size": BEAMS, "max_decoding_length": LENGTH, "min_decoding_length": LENGTH, "max_batch_size": 0}
+    process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
     return {
-        f"CTranslate2 {kind}": lambda translator=translator: translator.translate_batch(words, **exact)
-        for kind, translator in peers.ctranslate2_marian(theirs, VOCAB, folder, THREADS).items()
+        f"CTranslate2 {kind}": lambda kind=kind, place=place: process.submit(
+            peers.ctranslate2_translate, kind, place, words, exact, THREADS
+        ).result()
+        for kind, place in peers.ctranslate2_marian(theirs, VOCAB, folder).items()
     }
 
 
@@ -146,18 +151,11 @@ def bandwidth() -> float:
     return best
 
 
-@contextmanager
-def rested() -> Iterator[None]:
-    """Another library's threads may wait busily for a fifth of a second behind their last work: not on our clock."""
-    time.sleep(REST)
-    yield
-
-
 def measure(
     name: str, runs: dict[str, Callable[[], Any]], sizes: dict[str, int], rounds: int, steps: int, speed: float
 ) -> list[Result]:
     with torch.inference_mode():
-        timed = interleave({who: Contestant(run, rested) for who, run in runs.items()}, rounds, warm=1)
+        timed = interleave({who: Contestant(run) for who, run in runs.items()}, rounds, warm=1)
     return [
         Result(
             name,

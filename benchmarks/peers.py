@@ -157,24 +157,35 @@ def transformers_marian(vocab: int) -> nn.Module:
 MARIAN_SIDE = {"layers": 6, "attention_heads": 8, "ffn_dim": 2048}
 
 
-def ctranslate2_marian(model: nn.Module, vocab: int, folder: Path, threads: int) -> dict[str, Any]:
-    """The same weights in CTranslate2, fp32 and int8. Its form of Marian has no padding token."""
-    import ctranslate2  # pyright: ignore[reportMissingImports]
+def ctranslate2_marian(model: nn.Module, vocab: int, folder: Path) -> dict[str, Path]:
+    """The same weights in CTranslate2's form, fp32 and int8, in folders. Its form of Marian has no padding token."""
     from ctranslate2.converters.transformers import MarianMTLoader  # pyright: ignore[reportMissingImports]
 
     words = ["</s>", *(f"t{token}" for token in range(1, vocab - 1))]
-    translators = {}
-    for kind, stored, computed in (("fp32", None, "float32"), ("int8", "int8", "int8")):
+    places = {}
+    for kind, stored in (("fp32", None), ("int8", "int8")):
         spec: Any = MarianMTLoader().get_model_spec(model)
         spec.register_source_vocabulary(words)
         spec.register_target_vocabulary(words)
         spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = "<s>", "</s>", "t1"
         spec.validate()
         spec.optimize(quantization=stored)
-        place = folder / kind
-        place.mkdir()
-        spec.save(str(place))
-        translators[kind] = ctranslate2.Translator(
+        places[kind] = folder / kind
+        places[kind].mkdir()
+        spec.save(str(places[kind]))
+    return places
+
+
+TRANSLATORS: dict[str, Any] = {}
+
+
+def ctranslate2_translate(kind: str, place: Path, words: list[list[str]], options: dict[str, int], threads: int) -> int:
+    """Run in a process of its own: beside another library's threads in one process, both would wait asleep."""
+    import ctranslate2  # pyright: ignore[reportMissingImports]
+
+    if kind not in TRANSLATORS:
+        computed = {"fp32": "float32", "int8": "int8"}[kind]
+        TRANSLATORS[kind] = ctranslate2.Translator(
             str(place), device="cpu", inter_threads=1, intra_threads=threads, compute_type=computed
         )
-    return translators
+    return len(TRANSLATORS[kind].translate_batch(words, **options))

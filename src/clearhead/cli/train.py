@@ -1,6 +1,7 @@
 """`clearhead train`: a recipe, or a model on data of one's own; `finetune`: a checkpoint; `eval`: a run."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -112,6 +113,7 @@ def _sorted_words(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _run(run: Any, keys: list[str], folder: str | None, out: Path | None, as_json: bool) -> None:
+    """Train and report. Of several processes the first one alone writes and speaks."""
     from ..train.loop import Watch, train
     from ..train.records import with_keys, write_run
 
@@ -119,25 +121,38 @@ def _run(run: Any, keys: list[str], folder: str | None, out: Path | None, as_jso
         keys = [f"folder={folder}", *keys]
     run = with_keys(run, keys)
     place = out or Path("runs") / run.name
-    _check_same(run, place)
-    console = Console(stderr=True)
-    for note in run.spec.open().notes:
-        console.print(note, style="dim", highlight=False)
-    write_run(run, place)
+    first, console = os.environ.get("RANK", "0") == "0", Console(stderr=True)
+    task = run.spec.open()
+    if first:
+        _check_same(run, place)
+        for note in task.notes:
+            console.print(note, style="dim", highlight=False, markup=False)
+        write_run(run, place)
     begun = time.perf_counter()
     with _bar() as (evaluating, updated):
         watch = Watch(said=console.print, updated=updated, validated=_say_validated(console), evaluating=evaluating)
-        outcome = train(run, place, watch)
+        outcome = train(run, place, watch, task)
     if outcome.interrupted:
-        console.print(f"interrupted behind step {outcome.steps}: the same command goes on from there")
+        if first:
+            console.print(f"interrupted behind step {outcome.steps}: the same command goes on from there")
         raise KeyboardInterrupt
+    if first:
+        _report(place, task, outcome, as_json, time.perf_counter() - begun, console)
+
+
+def _report(place: Path, task: Any, outcome: Any, as_json: bool, seconds: float, console: Console) -> None:
+    from ..report import show_samples
+    from ..report.of_run import report_run
+    from ..runs import load
+
+    page, samples = report_run(place, task, load(place))
+    if console.is_terminal:
+        show_samples(samples, console)
     _print_figures(outcome.figures)
+    console.print(f"{place}: {outcome.steps} steps, {outcome.seconds:.0f} s of training; {page.name}", highlight=False)
     if as_json:
-        seconds = round(time.perf_counter() - begun, 1)
-        final = {"run": str(place), "seconds": seconds, "steps": outcome.steps}
+        final = {"run": str(place), "seconds": round(seconds, 1), "steps": outcome.steps, "report": str(page)}
         print(json.dumps(final | _flat(outcome.figures)))
-    else:
-        console.print(f"{place}: {outcome.steps} steps in {outcome.seconds:.0f} s of training", highlight=False)
 
 
 def _check_same(run: Any, place: Path) -> None:

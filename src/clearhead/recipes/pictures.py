@@ -9,15 +9,17 @@ from ..train.task import Batching
 
 
 def vit_digits() -> Run:
-    """A small ViT on scikit-learn's 1,797 handwritten digits: patches of 2 x 2, six layers, 96 wide.
+    """A small ViT on scikit-learn's 1,797 handwritten digits: 2 x 2 patches, four layers, 64 wide.
+
+    Positions start wide: as narrow as usual, a model this small needs ten times as long to tell one patch from another.
 
     Command: clearhead train vit-digits
     Costs: about a minute on two cores
-    Gives: to be measured
+    Gives: 99.2% of 360 test pictures (seed 0; more seeds to be measured)
     """
     spec = PictureSpec(
         model="vit-ti16",
-        fields={"width": 96, "layers": 6, "heads": 4, "patch": 2, "dropout": 0.0},
+        fields={"width": 64, "layers": 4, "heads": 4, "patch": 2, "position_std": 0.5},
         data="digits",
         augmentation={"crop": 1, "ops": "trivial", "magnitude": 0.3},
         smoothing=0.1,
@@ -25,11 +27,10 @@ def vit_digits() -> Run:
     settings = Settings(
         epochs=60,
         batching=Batching(size=64),
-        optimiser=Optimiser(rate=2e-3, weight_decay=0.05),
+        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
         warmup=60,
         average=Average(decay=0.99),
-        validate_every=100,
-        drop_path=0.1,
+        validate_every=300,
     )
     return Run("vit-digits", spec, settings)
 

@@ -13,7 +13,7 @@ def gpt_letters() -> Run:
 
     Command: clearhead train gpt-letters
     Costs: about half a minute on two cores
-    Gives: to be measured
+    Gives: 99.5% of the 182 test words sorted right (seed 0; more seeds to be measured)
     """
     settings = Settings(
         steps=1200,
@@ -30,7 +30,7 @@ def translate_dates() -> Run:
 
     Command: clearhead train translate-dates
     Costs: under three minutes on two cores
-    Gives: to be measured
+    Gives: 90% exact on 200 dates to validate on after 1,000 of the steps (seed 0); a whole run is to be measured
     """
     spec = TranslationSpec(
         model="transformer-tiny",

@@ -26,20 +26,24 @@ from .outputs import Outputs
 from .ranks import Ranks, lost_another, ranks
 from .saved import Saved, States
 from .schedule import Schedule
+from .task import Task
 from .work import Copies, Spread, Work
 
 __all__ = ["Outcome", "Run", "Watch", "train"]
 
 
-def train(run: Run, folder: Path, watch: Watch | None = None) -> Outcome:
-    """Train, or go on with, the run that `folder` holds; evaluate it; leave a folder that `load` reads."""
+def train(run: Run, folder: Path, watch: Watch | None = None, task: Task | None = None) -> Outcome:
+    """Train, or go on with, the run that `folder` holds; evaluate it; leave a folder that `load` reads.
+
+    `task` is the run's own, where the caller has opened it already.
+    """
     with ranks(as_device(run.settings.device)) as here:
-        return _train(run, folder, here, watch or Watch())
+        return _train(run, folder, here, watch or Watch(), task or run.spec.open())
 
 
-def _train(run: Run, folder: Path, here: Ranks, watch: Watch) -> Outcome:
+def _train(run: Run, folder: Path, here: Ranks, watch: Watch, task: Task) -> Outcome:
     """A function of its own, so that the trainer is gone when the processes part."""
-    trainer = Trainer(run, folder, here, watch)
+    trainer = Trainer(run, folder, here, watch, task)
     try:
         return trainer.run_all()
     except torch.OutOfMemoryError:
@@ -58,11 +62,10 @@ def _train(run: Run, folder: Path, here: Ranks, watch: Watch) -> Outcome:
 
 
 class Trainer:
-    def __init__(self, run: Run, folder: Path, here: Ranks, watch: Watch) -> None:
+    def __init__(self, run: Run, folder: Path, here: Ranks, watch: Watch, task: Task) -> None:
         self.run, self.folder, self.here = run, folder, here
         self.watch = watch if here.first else Watch()
-        self.settings = run.settings
-        self.task = run.spec.open()
+        self.settings, self.task = run.settings, task
         self.states = States(folder, run.fingerprint, here, shard=self.settings.shard)
         self.model = self._model()
         self.spread = self._spread()

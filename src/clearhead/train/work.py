@@ -61,7 +61,7 @@ class Copies:
     def __init__(self, work: Work, here: Ranks, compiled: bool, example: Callable[[], Any]) -> None:
         """`example` gives a batch: with several processes it is tried out before the first update."""
         self.work, self.here = work.to(here.device), here
-        self.compute: Any = torch.compile(work, dynamic=False) if compiled else work
+        self.compute: Any = torch.compile(work) if compiled else work
         if here.world > 1:
             spare = here.any(_leaves_weights_out(work, example()))
             self.compute = DistributedDataParallel(

@@ -1,0 +1,5 @@
+"""`python -m clearhead` is the command line."""
+
+from .cli import main
+
+main()
