@@ -10,10 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ClearheadError
+from ..layers import bytes_of
+from ..models import Model
 from ..models.vit import ViT
 from ..tasks.classify import Verdict, classify
-from .lines import bar, columns, harmless, read_lines, say, trained
+from ..tasks.precision import shrunk
+from .lines import bar, columns, harmless, light_copy, read_lines, say, trained
 
+SAMPLED = 32  # inputs on which the loss of 8 bits is measured
 PICTURES = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"))
 
 
@@ -33,6 +37,7 @@ def command(
     ] = None,
     batch: Annotated[int, typer.Option(help="Inputs that run together.")] = 32,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits; what that costs is said.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with every input's classes.")] = False,
 ) -> None:
     """Name the class of each picture or text, with its probability; a model that measures gives its number.
@@ -52,6 +57,8 @@ def command(
     else:
         names = [line for line in read_lines(files or [], text or []) if line.strip()]
         inputs = [_pair(line, number) for number, line in enumerate(names, start=1)] if pairs else names
+    if int8:
+        judge = _in_int8(judge, inputs[:SAMPLED])
     shown = top if top is not None else 5 if len(names) == 1 else 1
     with bar(len(names)) as progress:
         verdicts = classify(judge, inputs, shown, batch=batch, skip_broken=True, progress=progress)
@@ -66,6 +73,16 @@ def command(
         say(f"clearhead: {problem}")
     if broken:
         raise typer.Exit(2)
+
+
+def _in_int8(judge: Model, inputs: Sequence[Any]) -> Model:
+    """The model with weights in 8 bits; how often the first inputs keep their class is said."""
+    light = light_copy(judge)
+    both = [[v for v in classify(model, inputs, 1, skip_broken=True) if v.classes] for model in (judge, light)]
+    same = [one.classes[0].name == other.classes[0].name for one, other in zip(*both, strict=True)]
+    size = shrunk(bytes_of(judge), bytes_of(light))
+    say(f"{size}; the class is the same for {sum(same)} of {len(same)} inputs")
+    return light
 
 
 def _pictures(files: Sequence[Path]) -> list[str]:

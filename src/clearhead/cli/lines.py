@@ -73,12 +73,18 @@ def say_random(model: Model) -> None:
 
 def in_int8(model: Model, rows: Sequence[Sequence[int]]) -> Model:
     """The model with weights in 8 bits; what that costs on these inputs is said."""
-    from ..layers import quantise
     from ..tasks.precision import measured_loss
 
-    light, context = copy.deepcopy(model), getattr(model.config, "context", None) or sys.maxsize
-    quantise(light)
+    light, context = light_copy(model), getattr(model.config, "context", None) or sys.maxsize
     say(str(measured_loss(model, light, [row[-context:] for row in rows])))
+    return light
+
+
+def light_copy(model: Model) -> Model:
+    from ..layers import quantise
+
+    light = copy.deepcopy(model)
+    quantise(light)
     return light
 
 

@@ -27,11 +27,14 @@ class Loss:
     bytes_after: int
 
     def __str__(self) -> str:
-        before, after = (size / 1e6 for size in (self.bytes_before, self.bytes_after))
         return (
-            f"int8: {before:.1f} MB of weights became {after:.1f} MB; on {self.places:,} places the best token is the "
+            f"{shrunk(self.bytes_before, self.bytes_after)}; on {self.places:,} places the best token is the "
             f"same in {self.agreement:.1%}, mean divergence {self.divergence:.2g} nats, logits off by {self.error:.1%}"
         )
+
+
+def shrunk(before: int, after: int) -> str:
+    return f"int8: {before / 1e6:.1f} MB of weights became {after / 1e6:.1f} MB"
 
 
 def measured_loss(reference: Model, light: Model, rows: Sequence[Sequence[int]]) -> Loss:

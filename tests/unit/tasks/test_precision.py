@@ -3,8 +3,10 @@
 import copy
 
 import torch
+from PIL import Image
 
 import clearhead
+from clearhead.data import Preprocessor
 from clearhead.layers import quantise
 from clearhead.tasks.precision import compared, measured_loss
 
@@ -46,3 +48,19 @@ def test_an_encoder_decoder_is_compared_on_what_it_writes_itself():
 def test_models_that_do_not_write_are_compared_on_their_answers():
     model, light = both("vit-ti16", layers=1, image=32)
     assert compared(model, light, [model.example(3)]).places == 3
+
+
+def test_commands_that_judge_say_what_8_bits_cost(tmp_path, capsys):
+    from clearhead.cli import classify as classifies
+    from clearhead.cli import embed as embeds
+    from tests.minilm import tiny
+
+    folder = tiny(tmp_path)
+    embeds.command(str(folder), text=["the cat sat", "a dog"], device="cpu", int8=True)
+    assert "least cosine with the full vectors is 0.9" in capsys.readouterr().err
+    model = clearhead.create("vit-ti16", device="cpu", seed=0, layers=1, image=32, num_classes=3)
+    torch.nn.init.normal_(model.output.weight)
+    clearhead.save(model, tmp_path / "vit", preprocessor=Preprocessor(resize=(32, 32)))
+    Image.new("RGB", (32, 32), (200, 30, 90)).save(tmp_path / "picture.png")
+    classifies.command(str(tmp_path / "vit"), files=[tmp_path / "picture.png"], device="cpu", int8=True)
+    assert "the class is the same for 1 of 1 inputs" in capsys.readouterr().err
