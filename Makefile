@@ -16,8 +16,8 @@ TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: $(INSTALLED) ## install, then record the decks' sentence and print every step
-	$(BIN)/clearhead trace deck
+run: $(INSTALLED) ## install, train a small ViT on handwritten digits, show what it got right and wrong
+	$(BIN)/clearhead train vit-digits
 
 test: $(INSTALLED) ## the test suite, with a line for each skip
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_WORKERS) -q -rs

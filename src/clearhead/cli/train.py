@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -97,8 +98,6 @@ def evaluate(
             raise ClearheadError(f"the run's data has no part '{part}': it has {', '.join(task.parts)}")
     device = as_device(run.settings.device)
     model = load(place, device=device)
-    import torch
-
     with _bar() as (progress, _), torch.no_grad():
         figures = {part: task.evaluate(model, part, device, progress) for part in wanted}
     _print_figures(figures)
@@ -129,7 +128,7 @@ def _run(run: Any, keys: list[str], folder: str | None, out: Path | None, as_jso
             console.print(note, style="dim", highlight=False, markup=False)
         write_run(run, place)
     begun = time.perf_counter()
-    with _bar() as (evaluating, updated):
+    with _bar(_meter(run, task) if first and console.is_terminal else None) as (evaluating, updated):
         watch = Watch(said=console.print, updated=updated, validated=_say_validated(console), evaluating=evaluating)
         outcome = train(run, place, watch, task)
     if outcome.interrupted:
@@ -175,9 +174,19 @@ def _say_validated(console: Console) -> Any:
     return say
 
 
+def _meter(run: Any, task: Any) -> Any:
+    """What an update costs on this device, for the bar."""
+    from ..models.registry import as_device
+    from ..train.speed import Meter, batch_operations, peak
+
+    device = as_device(run.settings.device)
+    batch = task.batch(0, run.settings.batching, 0, 1, torch.device("cpu"))
+    return Meter(batch_operations(task, batch) * run.settings.accumulate, peak(device, run.settings.precision))
+
+
 @contextmanager
-def _bar() -> Iterator[tuple[Any, Any]]:
-    """A bar with loss, rate and time left on stderr, where somebody can see it, and the two who move it."""
+def _bar(meter: Any = None) -> Iterator[tuple[Any, Any]]:
+    """A bar with loss, rate, MFU and time left on stderr, where somebody can see it, and the two who move it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -188,6 +197,8 @@ def _bar() -> Iterator[tuple[Any, Any]]:
 
         def updated(step: int, steps: int, figures: Mapping[str, float]) -> None:
             spoken = f"step {step:,} of {steps:,}, loss {figures['loss']:.4f}, rate {figures['rate']:.2g}"
+            share = None if meter is None else meter.share(step, time.perf_counter())
+            spoken += "" if share is None else f", MFU {share:.0%}"
             progress.update(task, total=steps, completed=step, description=spoken)
 
         yield evaluating, updated

@@ -18,9 +18,10 @@ from ..errors import ClearheadError
 from ..layers.stack import set_checkpointing, set_drop_path
 from ..models.base import Model
 from ..models.registry import as_device
-from .freeze import freeze
+from .freeze import freeze, unfreeze
 from .interrupt import Interrupt
 from .job import Outcome, Run, Watch
+from .lora import add_lora, merge
 from .metrics import Metrics
 from .outputs import Outputs
 from .ranks import Ranks, lost_another, ranks
@@ -88,6 +89,9 @@ class Trainer:
 
     def _model(self) -> Model:
         model = self.task.model(self.settings.seed)
+        if self.settings.lora is not None:
+            add_lora(model, self.settings.lora, torch.Generator().manual_seed(self.settings.seed))
+            unfreeze(model, self.settings.unfreeze)
         if self.settings.freeze:
             freeze(model, self.settings.freeze)
         if self.settings.drop_path:
@@ -259,6 +263,7 @@ class Trainer:
         elif self.settings.average_last:
             self.outputs.save_mean(self.snapshots)
         # what the folder holds is what is judged: not what happens to be in memory
+        merge(self.model)
         self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
         self.outputs.tell({"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures})

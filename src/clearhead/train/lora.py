@@ -73,7 +73,7 @@ def add_lora(model: nn.Module, settings: LoRA, random: Generator | None = None) 
 
     A head that must train too is unfrozen afterwards.
     """
-    if _adapted(model):
+    if adapted(model):
         raise ClearheadError("the model has LoRA layers already: merge them first")
     layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     names = matching({name: [name] for name in layers}, settings.targets, "no linear layer")
@@ -86,17 +86,18 @@ def add_lora(model: nn.Module, settings: LoRA, random: Generator | None = None) 
 @torch.no_grad()
 def merge(model: nn.Module) -> list[str]:
     """Put plain linear layers back with the changes added to their weights, in place; their names. They stay frozen."""
-    adapted = _adapted(model)
-    for name, layer in adapted.items():
+    found = adapted(model)
+    for name, layer in found.items():
         if isinstance(layer.base, Int8Linear):
             raise ClearheadError(f"{name} is in 8 bits, a change can't be merged into it: merge first, quantise then")
-    for name, layer in adapted.items():
+    for name, layer in found.items():
         layer.base.weight.copy_(layer.weight)
         _replace(model, name, layer.base)
-    return list(adapted)
+    return list(found)
 
 
-def _adapted(model: nn.Module) -> dict[str, LoRALinear]:
+def adapted(model: nn.Module) -> dict[str, LoRALinear]:
+    """The layers that have a change of low rank, by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
 

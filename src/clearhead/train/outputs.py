@@ -1,5 +1,6 @@
 """What a run leaves in its folder beside its states: the model, weights that will be averaged, the figures."""
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from ..convert import write_safetensors
 from ..models.base import Model
 from ..runs import load, save
 from .average import average_checkpoints
+from .lora import adapted, merge
 from .ranks import Ranks
 from .task import Task
 from .work import Spread
@@ -48,7 +50,16 @@ class Outputs:
     def _save_weights(self, folder: Path) -> None:
         whole = self.spread.whole()
         if self.here.first and whole is not None:
-            save(whole, folder)
+            save(_merged(whole), folder)
 
     def _aside(self, step: int) -> Path:
         return self.folder / "state" / f"snapshot-{step:08d}"
+
+
+def _merged(model: Model) -> Model:
+    """The model as others know it: changes of low rank in the weights, in a copy, for the training goes on."""
+    if not adapted(model):
+        return model
+    copied = copy.deepcopy(model)
+    merge(copied)
+    return copied

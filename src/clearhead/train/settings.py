@@ -5,6 +5,7 @@ from typing import Any
 
 from ..models.base import Config
 from .average import Average
+from .lora import LoRA
 from .optimiser import Optimiser
 from .schedule import SCHEDULES
 from .task import Batching
@@ -21,6 +22,8 @@ class Settings(Config):
     average_last    the mean of the weights at the last so many validations is saved in the end
     drop_path       stochastic depth at the last block
     freeze          globs of weights that do not move
+    lora            linear layers learn a change of low rank, all else is frozen but what `unfreeze` names (a new head);
+                    the change is merged into the weights that are saved
     precision       bf16: autocast, the weights stay fp32
     compile         None: on a GPU
     shard           with several processes: each keeps a piece of every weight (FSDP2), for models that don't fit one
@@ -43,6 +46,8 @@ class Settings(Config):
     average_last: int = 0
     drop_path: float = 0.0
     freeze: tuple[str, ...] = ()
+    unfreeze: tuple[str, ...] = ()
+    lora: LoRA | None = None
     precision: str = "fp32"
     compile: bool | None = None
     shard: bool = False
@@ -63,6 +68,9 @@ class Settings(Config):
         self.require_probabilities("drop_path", "floor")
         self.require_choice("schedule", SCHEDULES)
         self.require_choice("precision", PRECISIONS)
+        alone = self.lora is None or not self.shard
+        self.require(alone, "lora and shard don't go together: a change of low rank is small")
+        self.require(not self.unfreeze or self.lora is not None, "unfreeze goes with lora: nothing else freezes all")
         whole = type(self.average_last) is int and self.average_last >= 0
         self.require(whole, f"average_last must be a whole number from 0, not {self.average_last!r}")
         whole = type(self.warmup) is int and self.warmup >= 0

@@ -17,6 +17,7 @@ import clearhead
 from clearhead import ClearheadError
 from clearhead.train.average import Average
 from clearhead.train.loop import Run, Watch, train
+from clearhead.train.lora import LoRA
 from clearhead.train.metrics import read_metrics
 from clearhead.train.optimiser import Optimiser
 from clearhead.train.settings import Settings
@@ -124,6 +125,35 @@ def test_frozen_weights_do_not_move_by_a_bit(tmp_path):
     after = weights(tmp_path)
     moved = {name for name in after if not torch.equal(after[name], before[name])}
     assert moved and not any(name.startswith("input.") for name in moved)
+
+
+def test_lora_moves_its_layers_alone_and_is_merged_into_what_is_saved(tmp_path):
+    job = run(lora=LoRA(rank=2, targets=("*.attention.*",)), unfreeze=("input.tokens.*",))
+    before = job.spec.open().model(job.settings.seed).state_dict()
+    outcome = train(job, tmp_path)
+    after = weights(tmp_path)
+    assert after.keys() == before.keys()
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    assert moved and all(".attention." in name or name.startswith("input.tokens") for name in moved)
+    change = after["decoder.blocks.0.attention.qkv.weight"] - before["decoder.blocks.0.attention.qkv.weight"]
+    assert int(torch.linalg.matrix_rank(change, atol=1e-5)) <= 2
+    again = clearhead.load(tmp_path, device="cpu")
+    with torch.no_grad():
+        judged = job.spec.open().evaluate(again, "valid", torch.device("cpu"))
+    assert judged == outcome.figures["valid"]
+
+
+def test_lora_goes_on_exactly_after_an_interruption(tmp_path):
+    job = run(lora=LoRA(rank=2))
+    train(job, tmp_path / "whole")
+
+    def stop(step: int, steps: int, figures: Any) -> None:
+        if step == 13:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert train(job, tmp_path / "stopped", Watch(updated=stop)).interrupted
+    train(job, tmp_path / "stopped")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_leaves_the_last_state_good(tmp_path):
