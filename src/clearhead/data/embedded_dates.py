@@ -21,7 +21,7 @@ FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 DIGITS = {"latn": "0123456789", "deva": "०१२३४५६७८९"}
 
 
-def dates(directions: Sequence[str] | None = None, per_date: int = 2, seed: int = 0) -> Dataset[Parallel]:
+def dates(directions: str | Sequence[str] | None = None, per_date: int = 2, seed: int = 0) -> Dataset[Parallel]:
     """Every day from 1950 to 2049: 90% of the days are train, 5% valid, 5% test, whatever the language.
 
     `directions` are such as "ne>en"; without them, all 30 between six languages. Of several, each source begins with
@@ -29,6 +29,7 @@ def dates(directions: Sequence[str] | None = None, per_date: int = 2, seed: int 
     of valid and test once.
     """
     every = [f"{source}>{target}" for source in LANGUAGES for target in LANGUAGES if source != target]
+    directions = [directions] if isinstance(directions, str) else directions
     chosen = list(dict.fromkeys(every if directions is None else directions))
     for direction in chosen:
         require(direction in every, f"no direction {direction!r} of dates{near(direction, every)}")
