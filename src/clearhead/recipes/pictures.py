@@ -14,8 +14,8 @@ def vit_digits() -> Run:
     Positions start wide: as narrow as usual, a model this small needs ten times as long to tell one patch from another.
 
     Command: clearhead train vit-digits
-    Costs: about a minute on two cores
-    Gives: 99.2% of 360 test pictures (seed 0; more seeds to be measured)
+    Costs: 70 s on two cores
+    Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3)
     """
     spec = PictureSpec(
         model="vit-ti16",

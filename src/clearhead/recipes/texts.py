@@ -12,8 +12,8 @@ def gpt_letters() -> Run:
     """gpt-nano learns to sort six letters from three quarters of all 729 words.
 
     Command: clearhead train gpt-letters
-    Costs: about half a minute on two cores
-    Gives: 99.5% of the 182 test words sorted right (seed 0; more seeds to be measured)
+    Costs: 15 s on two cores
+    Gives: 99.3% of the 182 test words sorted right (mean of seeds 0, 1, 2: 99.5, 99.5, 98.9)
     """
     settings = Settings(
         steps=1200,
