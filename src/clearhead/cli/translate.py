@@ -52,7 +52,7 @@ def command(
     int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits; the loss of quality is shown.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line: source, translations with scores, alignments.")
+        bool, typer.Option("--json", help="A JSON object a line: source, translations, scores, alignments.")
     ] = False,
 ) -> None:
     """Translate lines by beam search: one line out for each line in, in their order; blank lines stay blank.
@@ -95,7 +95,7 @@ def command(
                 length=length,
                 batch=batch,
                 prefix=prefix,
-                align=align,
+                align=align or as_json,
                 on_line=out.add,
                 on_search=searches.__setitem__ if tree is not None else None,
                 progress=progress,

@@ -193,7 +193,7 @@ def test_translate_prints_a_json_object_a_line(run):
     assert alignment["source"] == ["the", "cat", "sees", "a", "dog"] and alignment["target"][-1] == "<end>"
     assert [len(row) for row in alignment["weights"]] == [5] * 6 and alignment["strongest"][:5] == [0, 1, 2, 3, 4]
     assert blank["translations"] == [{"text": "", "score": 0.0, "logprob": 0.0, "tokens": []}]
-    assert "alignment" not in json.loads(run("translate", "@translator", "--json", "-t", "a")[1])["translations"][0]
+    assert "alignment" in json.loads(run("translate", "@translator", "--json", "-t", "a")[1])["translations"][0]
 
 
 def test_alignments_are_shown_below_a_line(run):
