@@ -12,6 +12,7 @@ The last table shows a step at several lengths with room reserved for 1,024 toke
 import argparse
 import importlib.util
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,8 +37,8 @@ THREADS = 2
 PROMPT, NEW = 16, 64
 SENTENCES, LENGTH, BEAMS, VOCAB = 8, 32, 4, 37000
 PEER = "transformers fp32"
-BARS = {"fp32": 1.0, "int8": 1.8}
-TRANSLATION_BARS = {"fp32": 1.2, "int8": 2.0}
+BARS = {"gpt2": {"fp32": 1.0, "int8": 1.8}, "translation": {"fp32": 1.2, "int8": 2.0}}
+STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -174,15 +175,25 @@ def step_times(folder: Path) -> list[list[str]]:
     model: Any = clearhead.load(folder, device="cpu")
     rows = []
     with torch.inference_mode():
-        for length in (128, 256, 512, 1000):
-            state = model.start(torch.randint(50257, (1, length - 8)), room=1024)
+        for length in (128, 256, 512, 1024):
+            state = model.start(torch.randint(50257, (1, length - STEPS)), room=1024)
             token, times = torch.tensor([1]), []
-            for _ in range(16):
+            for _ in range(STEPS):
                 begun = time.perf_counter()
                 model.step(token, state)
                 times.append(time.perf_counter() - begun)
-            rows.append([f"{length} tokens", f"{sorted(times)[8] * 1e3:.1f}"])
+            rows.append([f"{length} tokens", f"{statistics.median(times) * 1e3:.1f}"])
     return rows
+
+
+def verdict(result: Result) -> str | None:
+    """One sentence on one of ours, against what it must reach."""
+    who, _, precision = result.contestant.partition(" ")
+    if who != "clearhead" or result.speed is None:
+        return None
+    bar = BARS[result.row.partition(",")[0]][precision]
+    spoken = "reaches" if result.speed.median >= bar else "MISSES"
+    return f"{result.row}, {precision}: {spoken} {bar}x transformers fp32 ({result.speed})"
 
 
 def line(result: Result) -> list[str]:
@@ -219,7 +230,7 @@ def main() -> None:
         for name, (make, steps) in makers.items():
             if options.row in name:
                 results += measure(*make(), options.rounds, steps, speed)
-        steps_at = step_times(folders[0]) if "gpt2, 64 new tokens, batch 1".find(options.row) >= 0 else []
+        steps_at = step_times(folders[0]) if options.row in f"gpt2, {NEW} new tokens, batch 1" else []
     if options.json:
         print(json.dumps([asdict(result) for result in results]))
         return
@@ -229,6 +240,7 @@ def main() -> None:
             list(map(line, results)),
         )
     )
+    print("\n".join(filter(None, map(verdict, results))))
     if steps_at:
         print(table(["gpt2, 1,024 tokens reserved", "ms a step"], steps_at))
 

@@ -1,6 +1,7 @@
 """Every test starts from the same seed, and torch uses as many threads as the environment says (one unless told)."""
 
 import os
+import sys
 
 import pytest
 import torch
@@ -13,3 +14,10 @@ torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before() -> None:
+    """torch allows a function eight compiled versions a process: tests before this one must not have used them up."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()

@@ -103,12 +103,6 @@ class Cache:
             chosen._measure()
         return chosen
 
-    def reorder(self, rows: Tensor) -> None:
-        """`select` for as many rows as there are, in the same memory: a captured graph keeps its addresses."""
-        for store in (*self.keys, *self.values):
-            store.copy_(store.index_select(0, rows))
-        self.lengths.copy_(self.lengths.index_select(0, rows))
-
     def join(self, other: "Cache") -> "Cache":
         """The rows of both, ours first: requests that arrive while others are under way."""
         size, filled = max(self.size, other.size), (self.used, other.used)

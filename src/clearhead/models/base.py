@@ -1,6 +1,6 @@
 """What every family shares: a checked, frozen config, a model split into `hidden` and `head`, a registry entry."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..errors import ClearheadError, near
+from ..layers import Cache, Encoded, State
 
 # No published model comes near these: a config that asks for more is a mistake, refused before anything is built.
 DEEPEST = 1 << 12
@@ -146,11 +147,94 @@ class Model(nn.Module):
         return next(self.parameters()).dtype
 
 
-def start_of(model: Model) -> int:
-    """The token that targets begin with; a model that does not know it can't decode by itself."""
-    if model.start_token is None:
-        raise ClearheadError("the model's config names no start_token: say how the target begins")
-    return model.start_token
+class WritingModel(Model):
+    """A model that writes one token after the other: `start` reads what is given, `step` goes on."""
+
+    def start(self, ids: Tensor, lengths: Tensor | None = None, **options: Any) -> State:
+        """Read prompts or sources (B,L); the state's logits score the first token that is written."""
+        raise NotImplementedError
+
+    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
+        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
+        raise NotImplementedError
+
+    def check_room(self, used: int) -> None:
+        """Refuse a row of `used` tokens and one more where there is no position for it."""
+
+    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
+
+        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
+        """
+        self.check_room(state.cache.used)
+        state.cache.begin(1)
+        state.logits = (compute or self.next_logits)(tokens, state)
+        state.cache.advance(1)
+        return state.logits
+
+
+class EncoderDecoder(WritingModel):
+    """A source is read once (`encode`), a target is written from it (`decode`). A family adds how."""
+
+    takes = ("source", "target")
+
+    def encode(self, source: Tensor, source_lengths: Tensor | None = None) -> Encoded:
+        """source (B,S), its rows' true lengths (B,) when some are padded -> what the decoder asks: computed once."""
+        raise NotImplementedError
+
+    def decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
+        """target (B,T) -> (B,T,width): a pass of the decoder, between `begin` and `advance` where there is a cache."""
+        raise NotImplementedError
+
+    def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
+        raise NotImplementedError
+
+    def decode(
+        self, target: Tensor, encoded: Encoded, target_lengths: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """target (B,T) -> (B,T,width). With a cache, target holds the tokens that come next in each row: they join it.
+
+        Padding needs no mask here: it stands behind every true token, where none of them may look.
+        """
+        count = target.shape[1]
+        self.check_room(count - 1 + (0 if cache is None else cache.used))
+        if cache is None:
+            return self.decoded(target, encoded)
+        cache.begin(count)
+        x = self.decoded(target, encoded, cache)
+        cache.advance(count, target_lengths)
+        return x
+
+    def hidden(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_lengths: Tensor | None = None,
+        target_lengths: Tensor | None = None,
+    ) -> Tensor:
+        """source (B,S), target (B,T) -> (B,T,width): the whole target at once, as in training."""
+        return self.decode(target, self.encode(source, source_lengths), target_lengths)
+
+    def start(
+        self,
+        ids: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        prefix: Tensor | None = None,
+        room: int | None = None,
+        bucket: int | None = None,
+    ) -> State:
+        """Encode the sources (B,S) and read how their targets begin: `prefix` (B,P), the start token unless given."""
+        if prefix is None:
+            if self.start_token is None:
+                raise ClearheadError("the model's config names no start_token: say how the target begins")
+            prefix = torch.full((len(ids), 1), self.start_token, device=self.device)
+        cache, encoded = self.new_cache(len(ids), room, bucket), self.encode(ids, lengths)
+        return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
+
+    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
+        assert state.encoded is not None
+        return self.head(self.decoded(tokens[:, None], state.encoded, state.cache)[:, 0])
 
 
 @dataclass(frozen=True)

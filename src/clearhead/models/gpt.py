@@ -7,7 +7,6 @@ GPT-3 alternates dense and locally banded layers without publishing the band: ou
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +34,7 @@ from ..layers import (
 )
 from ..ops import ACTIVATIONS, init, masks, positions
 from ..trace import tap
-from .base import Config, Family, Model
+from .base import Config, Family, WritingModel
 
 POSITIONS = ("learned", "sinusoidal", "rotary", "none")
 
@@ -96,7 +95,7 @@ class GPTConfig(Config):
         return Heads.of(self.width, self.heads, key=self.head_width, value=self.value_width, kv_count=self.kv_heads)
 
 
-class GPT(Model):
+class GPT(WritingModel):
     family = "gpt"
     config: GPTConfig
 
@@ -139,7 +138,7 @@ class GPT(Model):
         With a cache, ids are the tokens that come next in each row: they join it.
         """
         count = ids.shape[1]
-        self._check_length(count, cache)
+        self.check_room(count - 1 + (0 if cache is None else cache.used))
         if cache is None:
             mask = None if lengths is None else masks.padding(lengths, count)
             return self.decoder(self.input(ids), Pass(mask=mask))
@@ -163,19 +162,7 @@ class GPT(Model):
         cache = self.new_cache(len(ids), room, bucket)
         return State(cache, self.head(last_rows(self.hidden(ids, lengths, cache), lengths)))
 
-    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
-
-        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
-        """
-        self._check_length(1, state.cache)
-        state.cache.begin(1)
-        state.logits = (compute or self.next_logits)(tokens, state)
-        state.cache.advance(1)
-        return state.logits
-
     def next_logits(self, tokens: Tensor, state: State) -> Tensor:
-        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
         return self.head(self._continued(tokens[:, None], state.cache)[:, 0])
 
     def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
@@ -184,10 +171,11 @@ class GPT(Model):
         room, widths = min(size or c.context, c.context), (heads.key, heads.value)
         return Cache.empty(c.layers, batch, room, heads.kv_count, widths, self.device, self.dtype, bucket)
 
-    def _check_length(self, count: int, cache: Cache | None) -> None:
-        total, context = count + (0 if cache is None else cache.used), self.config.context
-        if total > context:
-            raise ClearheadError(f"{total} tokens don't fit the model's context of {context}: shorten the text")
+    def check_room(self, used: int) -> None:
+        if used >= self.config.context:
+            raise ClearheadError(
+                f"{used + 1} tokens don't fit the model's context of {self.config.context}: shorten the text"
+            )
 
     def initialise(self, random: Generator | None = None) -> None:
         """GPT's code: normal. GPT-2's: positions half as wide, what joins the residual stream / sqrt(2 layers)."""

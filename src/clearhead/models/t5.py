@@ -8,7 +8,6 @@ v1.0: ReLU, the head tied to the embedding, hidden states times 1/sqrt(width) be
 own, nothing scaled.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +28,6 @@ from ..layers import (
     SelfAttention,
     SharedTokens,
     Stack,
-    State,
     TextInput,
     TokenEmbedding,
     VocabularyHead,
@@ -37,7 +35,7 @@ from ..layers import (
 from ..layers.dropout import dropped
 from ..ops import ACTIVATIONS, init, masks
 from ..trace import tap
-from .base import Config, Family, Model, start_of
+from .base import Config, EncoderDecoder, Family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +98,8 @@ class T5Config(Config):
         return Heads.of(self.width, self.heads, key=self.head_width)
 
 
-class T5(Model):
+class T5(EncoderDecoder):
     family = "t5"
-    takes = ("source", "target")
     config: T5Config
 
     def __init__(self, config: T5Config) -> None:
@@ -139,27 +136,12 @@ class T5(Model):
         return RMSNorm(self.config.width, eps=self.config.norm_eps)
 
     def encode(self, source: Tensor, source_lengths: Tensor | None = None) -> Encoded:
-        """source (B,S), its rows' true lengths (B,) when some are padded -> what the decoder asks: computed once."""
         count = source.shape[1]
         mask = None if source_lengths is None else masks.padding(source_lengths, count)
         x = self.encoder(self.source(source), Pass(mask=mask, bias=self.encoder_bias(count)))
         return Encoded(self.decoder.remember(dropped(x, self.config.dropout, self.training)), mask)
 
-    def decode(
-        self, target: Tensor, encoded: Encoded, target_lengths: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """target (B,T) -> (B,T,width). With a cache, target holds the tokens that come next in each row: they join it.
-
-        Padding needs no mask here: it stands behind every true token, where none of them may look.
-        """
-        if cache is None:
-            return self._decoded(target, encoded)
-        cache.begin(target.shape[1])
-        x = self._decoded(target, encoded, cache)
-        cache.advance(target.shape[1], target_lengths)
-        return x
-
-    def _decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
+    def decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
         count = target.shape[1]
         shared = Pass(memory=encoded.memory, memory_mask=encoded.mask)
         if cache is None:
@@ -169,51 +151,11 @@ class T5(Model):
             shared.bias = self.decoder_bias(cache.seen, cache.positions(count))
         return dropped(self.decoder(self.target(target), shared), self.config.dropout, self.training)
 
-    def hidden(
-        self,
-        source: Tensor,
-        target: Tensor,
-        source_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
-    ) -> Tensor:
-        """source (B,S), target (B,T) -> (B,T,width): the whole target at once, as in training."""
-        return self.decode(target, self.encode(source, source_lengths), target_lengths)
-
     def head(self, hidden: Tensor) -> Tensor:
         """(..., width) -> logits (..., vocab)."""
         if self.config.output_scaled:
             hidden = hidden * self.config.width**-0.5
         return tap("logits", self.source.tokens.logits(hidden) if self.output is None else self.output(hidden))
-
-    def start(
-        self,
-        source: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        prefix: Tensor | None = None,
-        room: int | None = None,
-        bucket: int | None = None,
-    ) -> State:
-        """Encode the sources (B,S) and read how their targets begin: `prefix` (B,P), the start token unless given."""
-        if prefix is None:
-            prefix = torch.full((len(source), 1), start_of(self), device=self.device)
-        cache, encoded = self.new_cache(len(source), room, bucket), self.encode(source, lengths)
-        return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
-
-    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
-
-        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
-        """
-        state.cache.begin(1)
-        state.logits = (compute or self.next_logits)(tokens, state)
-        state.cache.advance(1)
-        return state.logits
-
-    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
-        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
-        assert state.encoded is not None
-        return self.head(self._decoded(tokens[:, None], state.encoded, state.cache)[:, 0])
 
     def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, with room for `size` tokens; it grows when they are more."""

@@ -7,7 +7,6 @@ positions, untied tables, and what Marian adds: sines before cosines, a bias on 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,13 +28,12 @@ from ..layers import (
     SelfAttention,
     SharedTokens,
     Stack,
-    State,
     TextInput,
     TokenEmbedding,
 )
 from ..ops import ACTIVATIONS, init, masks, positions
 from ..trace import tap
-from .base import Config, Family, Model, start_of
+from .base import Config, EncoderDecoder, Family
 
 POSITIONS = ("sinusoidal", "learned")
 TIED = ("all", "decoder", "none")
@@ -122,9 +120,8 @@ class TransformerConfig(Config):
         return self.norm == "pre" if self.final_norm is None else self.final_norm
 
 
-class Transformer(Model):
+class Transformer(EncoderDecoder):
     family = "transformer"
-    takes = ("source", "target")
     config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -171,29 +168,12 @@ class Transformer(Model):
         return LayerNorm(self.config.width, eps=self.config.norm_eps)
 
     def encode(self, source: Tensor, source_lengths: Tensor | None = None) -> Encoded:
-        """source (B,S), its rows' true lengths (B,) when some are padded -> what the decoder asks: computed once."""
         count = source.shape[1]
         self._check_length("source", count)
         mask = None if source_lengths is None else masks.padding(source_lengths, count)
         return Encoded(self.decoder.remember(self.encoder(self.source(source), Pass(mask=mask))), mask)
 
-    def decode(
-        self, target: Tensor, encoded: Encoded, target_lengths: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """target (B,T) -> (B,T,width). With a cache, target holds the tokens that come next in each row: they join it.
-
-        Padding needs no mask here: it stands behind every true token, where none of them may look.
-        """
-        count = target.shape[1]
-        self._check_length("target", count + (0 if cache is None else cache.used))
-        if cache is None:
-            return self._decoded(target, encoded)
-        cache.begin(count)
-        x = self._decoded(target, encoded, cache)
-        cache.advance(count, target_lengths)
-        return x
-
-    def _decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
+    def decoded(self, target: Tensor, encoded: Encoded, cache: Cache | None = None) -> Tensor:
         shared = Pass(memory=encoded.memory, memory_mask=encoded.mask)
         if cache is None:
             return self.decoder(self.target(target), shared)
@@ -201,50 +181,9 @@ class Transformer(Model):
         shared.cache, shared.mask = cache, cache.mask(count)
         return self.decoder(self.target(target, cache.positions(count)), shared)
 
-    def hidden(
-        self,
-        source: Tensor,
-        target: Tensor,
-        source_lengths: Tensor | None = None,
-        target_lengths: Tensor | None = None,
-    ) -> Tensor:
-        """source (B,S), target (B,T) -> (B,T,width): the whole target at once, as in training."""
-        return self.decode(target, self.encode(source, source_lengths), target_lengths)
-
     def head(self, hidden: Tensor) -> Tensor:
         """(..., width) -> logits (..., target vocabulary)."""
         return tap("logits", self.output.logits(hidden, self.output_bias))
-
-    def start(
-        self,
-        source: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        prefix: Tensor | None = None,
-        room: int | None = None,
-        bucket: int | None = None,
-    ) -> State:
-        """Encode the sources (B,S) and read how their targets begin: `prefix` (B,P), the start token unless given."""
-        if prefix is None:
-            prefix = torch.full((len(source), 1), start_of(self), device=self.device)
-        cache, encoded = self.new_cache(len(source), room, bucket), self.encode(source, lengths)
-        return State(cache, self.head(self.decode(prefix, encoded, cache=cache)[:, -1]), encoded)
-
-    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
-
-        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
-        """
-        self._check_length("target", state.cache.used + 1)
-        state.cache.begin(1)
-        state.logits = (compute or self.next_logits)(tokens, state)
-        state.cache.advance(1)
-        return state.logits
-
-    def next_logits(self, tokens: Tensor, state: State) -> Tensor:
-        """What a step computes, between `begin` and `advance`: tensors alone, so it compiles and can be captured."""
-        assert state.encoded is not None
-        return self.head(self._decoded(tokens[:, None], state.encoded, state.cache)[:, 0])
 
     def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, up to `size` tokens (the context, unless given)."""
@@ -252,6 +191,9 @@ class Transformer(Model):
         heads = Heads.of(c.width, c.decoder_heads or c.heads)
         room, widths = min(size or c.context, c.context), (heads.key, heads.value)
         return Cache.empty(layers, batch, room, heads.kv_count, widths, self.device, self.dtype, bucket)
+
+    def check_room(self, used: int) -> None:
+        self._check_length("target", used + 1)
 
     def _check_length(self, side: str, count: int) -> None:
         if count > self.config.context:

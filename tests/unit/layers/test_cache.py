@@ -137,17 +137,6 @@ def test_in_static_shapes_even_rows_have_a_mask_and_positions_of_their_own():
     assert not cache.fresh
 
 
-def test_reordering_keeps_the_memory_and_gives_what_a_selection_gives():
-    cache = static([4, 2, 3])
-    stores = [*cache.keys, *cache.values, cache.lengths]
-    addresses = [store.data_ptr() for store in stores]
-    expected = cache.select(torch.tensor([2, 0, 0]))
-    cache.reorder(torch.tensor([2, 0, 0]))
-    assert [store.data_ptr() for store in (*cache.keys, *cache.values, cache.lengths)] == addresses
-    wanted = [*expected.keys, *expected.values, expected.lengths]
-    assert all(torch.equal(mine, other) for mine, other in zip(stores, wanted, strict=True))
-
-
 def test_when_the_longest_rows_leave_fewer_slots_are_looked_at():
     cache, _, _ = filled([6, 2, 2])
     rest = cache.select(torch.tensor([1, 2]))
