@@ -153,7 +153,7 @@ def _closed(tokenizer: Tokenizer, special: dict[str, str], closing: bool) -> Tok
     if "eos" not in special or "cls" in special:
         raise ClearheadError("closing a text needs a special token 'eos', and none that is 'cls'")
     eos = special["eos"]
-    backend = Backend.from_str(tokenizer._backend.to_str())
+    backend = Backend.from_str(tokenizer.definition)
     backend.post_processor = processors.TemplateProcessing(  # pyright: ignore[reportAttributeAccessIssue]
         single=["$A:0", f"{eos}:0"],
         pair=["$A:0", f"{eos}:0", "$B:1", f"{eos}:1"],

@@ -47,7 +47,7 @@ class Tokens:
 
 def tokenizer_checksum(tokenizer: Tokenizer) -> str:
     """The SHA-256 of all that decides which numbers a text gets."""
-    return hashlib.sha256(tokenizer._backend.to_str().encode()).hexdigest()
+    return hashlib.sha256(tokenizer.definition.encode()).hexdigest()
 
 
 def write_tokens(

@@ -51,9 +51,19 @@ class Tokenizer:
         return dict(sorted(self._backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1]))
 
     @property
+    def definition(self) -> str:
+        """All that decides which numbers a text gets, as tokenizer.json holds it."""
+        return self._backend.to_str()
+
+    @property
     def size(self) -> int:
         """How many rows an embedding needs: one more than the largest number."""
         return max(self.vocabulary.values(), default=-1) + 1
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The special tokens by role, as the vocabulary spells them."""
+        return dict(self._tokens_by_role)
 
     @property
     def special(self) -> dict[str, int]:

@@ -170,27 +170,27 @@ class BERT(Model):
         """(B,L,width) -> what the task answers, see BERTConfig."""
         match self.config.task:
             case None:
-                return hidden, self._pooled(hidden)
+                return hidden, self.pooled(hidden)
             case "fill":
                 return self._words(hidden)
             case "pretrain":
-                return self._words(hidden), self._follows(self._pooled(hidden))
+                return self._words(hidden), self.follows(self.pooled(hidden))
             case "next-sentence":
-                return self._follows(self._pooled(hidden))
+                return self.follows(self.pooled(hidden))
             case "classify":
-                return self._classes(self._pooled(hidden))
+                return self._classes(self.pooled(hidden))
             case "tag":
                 return self._classes(hidden)
             case _:
                 return tap("logits", self.span(hidden))
 
-    def _pooled(self, hidden: Tensor) -> Tensor:
+    def pooled(self, hidden: Tensor) -> Tensor:
         return tap("pooled", torch.tanh(self.pooler(hidden[:, 0])))
 
     def _words(self, hidden: Tensor) -> Tensor:
         return tap("logits", self.masked_words(hidden, self.input.tokens))
 
-    def _follows(self, pooled: Tensor) -> Tensor:
+    def follows(self, pooled: Tensor) -> Tensor:
         return tap("next_sentence", self.next_sentence(pooled))
 
     def _classes(self, read: Tensor) -> Tensor:

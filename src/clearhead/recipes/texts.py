@@ -30,7 +30,7 @@ def translate_dates() -> Run:
 
     Command: clearhead train translate-dates
     Costs: more than 400 s on two cores beside other work, stopped there; three minutes are wanted
-    Gives: 90% of 200 dates to validate on exact after 1,000 of its 1,500 updates (seed 0); no whole run was measured yet
+    Gives: 90% of 200 dates to validate on exact after 1,000 of 1,500 updates (seed 0); no whole run was measured
     """
     spec = TranslationSpec(
         model="transformer-tiny",

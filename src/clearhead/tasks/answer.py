@@ -31,7 +31,7 @@ class Span:
     score: float
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """A question with its passage: what stands around the passage's tokens, these tokens, and their characters."""
 
     passage: str
@@ -41,7 +41,7 @@ class _Asked(NamedTuple):
     characters: list[tuple[int, int]]
 
 
-class _Window(NamedTuple):
+class Window(NamedTuple):
     """A row of the batch: which question's it is, where in the passage's tokens it begins, how many it has."""
 
     asked: int
@@ -91,9 +91,9 @@ def answers(
     for name, value in (("top", top), ("longest", longest), ("window", window), ("batch", batch)):
         if type(value) is not int or value < 1:
             raise ClearheadError(f"{name} must be a whole number of at least 1, not {value!r}")
-    prepared = [_prepared(tok, question, passage) for question, passage in asked]
+    prepared = [prepared_question(tok, question, passage) for question, passage in asked]
     limit = min(window, reader.config.context)
-    windows = [part for number, one in enumerate(prepared) for part in _windows(number, one, limit, overlap)]
+    windows = [part for number, one in enumerate(prepared) for part in windows_of(number, one, limit, overlap)]
     bands = [torch.full((len(one.characters), min(longest, len(one.characters))), -math.inf) for one in prepared]
     windows.sort(key=lambda part: -len(part.row[0]))
     with answering(reader):
@@ -101,9 +101,9 @@ def answers(
             chosen = windows[first : first + batch]
             logits = reader(*padded_rows([part.row for part in chosen], reader)).float().cpu()
             for part, scores in zip(chosen, logits, strict=True):
-                _enter(bands[part.asked], part, scores[part.offset : part.offset + part.count])
+                enter(bands[part.asked], part, scores[part.offset : part.offset + part.count])
             progress(len(chosen))
-    return [_best(one, band, top) for one, band in zip(prepared, bands, strict=True)]
+    return [best_spans(one, band, top) for one, band in zip(prepared, bands, strict=True)]
 
 
 def _reader(model: nn.Module) -> tuple[BERT, Tokenizer]:
@@ -116,7 +116,7 @@ def _reader(model: nn.Module) -> tuple[BERT, Tokenizer]:
     return encoder_and_tokenizer(target)
 
 
-def _prepared(tok: Tokenizer, question: str, passage: str) -> _Asked:
+def prepared_question(tok: Tokenizer, question: str, passage: str) -> Asked:
     if not question.strip():
         raise ClearheadError("the question is empty")
     ids, segments = tok.pair(question, passage)
@@ -128,10 +128,10 @@ def _prepared(tok: Tokenizer, question: str, passage: str) -> _Asked:
     before, tokens, after = (
         (ids[part], segments[part]) for part in (slice(first), slice(first, last), slice(last, None))
     )
-    return _Asked(passage, before, tokens, after, [place for place in characters[first:last] if place is not None])
+    return Asked(passage, before, tokens, after, [place for place in characters[first:last] if place is not None])
 
 
-def _windows(number: int, asked: _Asked, limit: int, overlap: int | None) -> Iterator[_Window]:
+def windows_of(number: int, asked: Asked, limit: int, overlap: int | None) -> Iterator[Window]:
     """Stretches of the passage, each with the question before it, up to the one that ends with the passage."""
     offset, count = len(asked.before[0]), len(asked.characters)
     room = limit - offset - len(asked.after[0])
@@ -146,10 +146,10 @@ def _windows(number: int, asked: _Asked, limit: int, overlap: int | None) -> Ite
             [*before, *tokens[start:stop], *after]
             for before, tokens, after in zip(asked.before, asked.tokens, asked.after, strict=True)
         )
-        yield _Window(number, start, stop - start, (ids, segments), offset)
+        yield Window(number, start, stop - start, (ids, segments), offset)
 
 
-def _enter(band: Tensor, window: _Window, scores: Tensor) -> None:
+def enter(band: Tensor, window: Window, scores: Tensor) -> None:
     """scores (tokens, 2) of one window into band (tokens, longest): a row is a span's start, a column its length."""
     starts, ends = scores.unbind(-1)
     longest = band.shape[1]
@@ -159,7 +159,7 @@ def _enter(band: Tensor, window: _Window, scores: Tensor) -> None:
     torch.maximum(rows, spans, out=rows)
 
 
-def _best(asked: _Asked, band: Tensor, top: int) -> list[Span]:
+def best_spans(asked: Asked, band: Tensor, top: int) -> list[Span]:
     """The best spans with the characters that they cover. Tokens may share a character: no stretch comes twice."""
     scores = band.flatten()
     probabilities = scores.softmax(-1)

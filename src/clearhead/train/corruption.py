@@ -29,8 +29,7 @@ from ..data.token_file import windows
 from ..data.tokenizers import Tokenizer
 from ..models import Model
 from ..models.t5 import T5Config
-from ..tasks.embed import answering
-from .task import Batching, Progress, Spec, Task, quiet
+from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
     check_share,
@@ -129,9 +128,9 @@ def corrupted(tokens: Sequence[Any], spans: Sequence[Span], sentinels: Sequence[
 
 def with_sentinels(tokenizer: Tokenizer, count: int) -> Tokenizer:
     """The same vocabulary with <extra_id_0> and so on behind it."""
-    backend = Backend.from_str(tokenizer._backend.to_str())
+    backend = Backend.from_str(tokenizer.definition)
     backend.add_special_tokens([f"<extra_id_{number}>" for number in range(count)])
-    return Tokenizer(backend, tokenizer._tokens_by_role)
+    return Tokenizer(backend, tokenizer.roles)
 
 
 class Corruption:
@@ -241,7 +240,7 @@ class Corruption:
         pairs = sorted(self.judged(part), key=lambda pair: len(pair[0]))
         size = max(1, min(64, EVALUATED_AT_ONCE // (max(len(said) for _, said in pairs) * self.tokenizer.size)))
         nats, wanted = 0.0, min(len(pairs), self.spec.written)
-        with answering(model):
+        with evaluating(model):
             for first in range(0, len(pairs), size):
                 some = pairs[first : first + size]
                 nats += float(pair_loss(model, self._together(some, device)))

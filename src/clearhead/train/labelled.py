@@ -8,8 +8,7 @@ What is here for every reader of texts (`outline`, `started`, `Rows`, `evaluatin
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ..convert import open_weights
 from ..data import Tokenizer
@@ -38,7 +37,7 @@ from ..runs.hub import downloaded
 from ..runs.labels import name_classes
 from ..tasks.classify import shortened_row, text_row
 from .scores import accuracy, f1, matthews, pearson, spearman
-from .task import Batching, Progress, Spec, quiet
+from .task import Batching, Progress, Spec, evaluating, quiet
 
 METRICS = {"cola": "matthews", "mrpc": "f1"}  # by which the set's authors or GLUE judge; others by accuracy
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -177,18 +176,6 @@ class Start:
 
 def _ends_alike(before: Any, after: Any) -> bool:
     return (before.task, before.num_classes) == (after.task, after.num_classes)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients, and back. No inference mode: what a sharded model gathers in it can't be trained."""
-    training = model.training
-    try:
-        with torch.no_grad():
-            model.eval()
-            yield
-    finally:
-        model.train(training)
 
 
 # ------------------------------------------------------------------------------------------------ rows

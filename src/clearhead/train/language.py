@@ -28,8 +28,7 @@ from ..data.words import character_tokenizer
 from ..decode import Limits, collect, generate
 from ..models import Model
 from ..models.gpt import GPTConfig
-from ..tasks.embed import answering
-from .task import Batching, Progress, Spec, Task, quiet
+from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
     check_share,
@@ -173,7 +172,7 @@ class Language:
             stream = np.concatenate([[self.end], stream])
         nats, count = 0.0, len(stream) - 1
         rows = max(1, min(64, EVALUATED_AT_ONCE // (self.window * self.tokenizer.size)))
-        with answering(model):
+        with evaluating(model):
             done = 0
             for batch in _scored(stream, self.window, self.stride, rows, device):
                 nats += float(next_token_losses(model, batch)["loss"])
@@ -269,7 +268,7 @@ class Letters:
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
         rows = self.rows[part]
-        with answering(model):
+        with evaluating(model):
             batch = self._batch(rows.to(device))
             loss = float(next_token_losses(model, batch)["loss"]) / batch.count
             prompts, answers = rows[:, :WORD_LENGTH].tolist(), rows[:, WORD_LENGTH:].tolist()

@@ -6,13 +6,12 @@ by the number, and nothing else is random. So a run that was killed gives the sa
 
 import hashlib
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import ClearheadError
 from ..layers.stack import set_checkpointing, set_drop_path
@@ -27,7 +26,7 @@ from .outputs import Outputs
 from .ranks import Ranks, lost_another, ranks
 from .saved import Saved, States
 from .schedule import Schedule
-from .task import Task
+from .task import Task, evaluating
 from .work import Copies, Spread, Work
 
 __all__ = ["Outcome", "Run", "Watch", "train"]
@@ -232,7 +231,7 @@ class Trainer:
 
     def evaluate(self, part: str) -> dict[str, float]:
         """Figures of the weights as they are. All processes compute them, so none waits; the first one's count."""
-        with _evaluating(self.model):
+        with evaluating(self.model):
             figures = self.spread.work.evaluate(part, self.here.device, self.watch.evaluating)
         return dict(zip(figures, self.here.agreed(list(figures.values())), strict=True))
 
@@ -278,17 +277,6 @@ class Trainer:
     def close(self) -> None:
         if self.metrics is not None:
             self.metrics.close()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    was = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(was)
 
 
 def _seed(seed: int, step: int, rank: int) -> int:

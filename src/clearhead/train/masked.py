@@ -26,10 +26,9 @@ from ..data.text_files import require
 from ..data.tokenizers import Tokenizer
 from ..models import Model
 from ..models.bert import BERT, BERTConfig
-from ..tasks.embed import answering
 from .ngrams import WordModel
 from .scores import wilson
-from .task import Batching, Progress, Spec, Task, quiet
+from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
     check_share,
@@ -260,7 +259,7 @@ class Masked:
         every = np.searchsorted(text.borders, np.arange(0, len(text.numbers), self.length))
         borders = np.unique(np.minimum(every, len(text.borders) - 1))
         size = max(1, min(64, EVALUATED_AT_ONCE // (self.most * self.tokenizer.size)))
-        with answering(model):
+        with evaluating(model):
             for step, first in enumerate(range(0, len(borders), size)):
                 some = borders[first : first + size]
                 sums += self._judged(model, self._batch(text, some, JUDGED_WITH, step, slice(None), device))
@@ -312,4 +311,4 @@ class Masked:
 def follow_logits(model: Model, hidden: Tensor) -> Tensor:
     """(B,L,width) -> (B,2) in fp32: whether the second text follows the first, read at [CLS]."""
     assert isinstance(model, BERT)
-    return model._follows(model._pooled(hidden)).float()
+    return model.follows(model.pooled(hidden)).float()

@@ -33,9 +33,9 @@ from ..models import Model, create, find, names
 from ..models.vit import ViT, ViTConfig
 from ..runs import load, preprocessor
 from ..runs.labels import name_classes
-from .labelled import evaluating, fields_of, outline
+from .labelled import fields_of, outline
 from .scores import accuracy, among_best
-from .task import Batching, Progress, Spec, quiet
+from .task import Batching, Progress, Spec, evaluating, quiet
 
 CENTRE = 0.875  # the share of a photograph's middle that a new model sees
 SAMPLED = 512  # photographs from which a new model's mean and deviation are taken

@@ -20,10 +20,10 @@ from ..data.kinds import Dataset, Question, Questions
 from ..data.sets import open_set
 from ..errors import ClearheadError
 from ..models import Model
-from ..tasks.answer import LONGEST, OVERLAP, WINDOW, _Asked, _best, _enter, _prepared, _Window, _windows
-from .labelled import Filled, Row, Rows, Start, evaluating, parts_to_train, vocabulary
+from ..tasks.answer import LONGEST, OVERLAP, WINDOW, Asked, Window, best_spans, enter, prepared_question, windows_of
+from .labelled import Filled, Row, Rows, Start, parts_to_train, vocabulary
 from .scores import squad
-from .task import Batching, Progress, Spec, quiet
+from .task import Batching, Progress, Spec, evaluating, quiet
 
 EVALUATED = 32  # windows that are evaluated at once
 
@@ -76,8 +76,8 @@ class _Read(NamedTuple):
 
     rows: Rows
     ends: Tensor
-    windows: list[_Window]
-    asked: list[_Asked]
+    windows: list[Window]
+    asked: list[Asked]
 
 
 class QuestionTask:
@@ -102,13 +102,13 @@ class QuestionTask:
     def _read(self, questions: Sequence[Question], answering: bool) -> _Read:
         rows: list[Row] = []
         ends: list[tuple[int, int]] = []
-        windows: list[_Window] = []
-        asked: list[_Asked] = []
+        windows: list[Window] = []
+        asked: list[Asked] = []
         for number, question in enumerate(questions):
-            one = _prepared(self.tokenizer, question.question, question.passage)
+            one = prepared_question(self.tokenizer, question.question, question.passage)
             room = self.limit - len(one.before[0]) - len(one.after[0])
             place = answer_tokens(one, question)
-            for window in _windows(number, one, self.limit, min(self.spec.overlap, max(room, 0) // 2)):
+            for window in windows_of(number, one, self.limit, min(self.spec.overlap, max(room, 0) // 2)):
                 rows.append(Row.of(*window.row))
                 ends.append(ends_in(window, *place))
                 if answering:
@@ -151,10 +151,10 @@ class QuestionTask:
                 loss.append(span_loss(logits, batch).item())
                 for number, scores in zip(chosen, logits.cpu(), strict=True):
                     window = read.windows[number]
-                    _enter(bands[window.asked], window, scores[window.offset : window.offset + window.count])
+                    enter(bands[window.asked], window, scores[window.offset : window.offset + window.count])
                 done += len(chosen)
                 progress(done, len(read.rows))
-        best = [_best(one, band, 1)[0].text for one, band in zip(read.asked, bands, strict=True)]
+        best = [best_spans(one, band, 1)[0].text for one, band in zip(read.asked, bands, strict=True)]
         return best, math.fsum(loss) / len(read.rows)
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
@@ -177,7 +177,7 @@ def span_loss(logits: Tensor, batch: QuestionBatch) -> Tensor:
     return F.cross_entropy(logits, batch.ends, reduction="sum") / 2
 
 
-def answer_tokens(asked: _Asked, question: Question) -> tuple[int, int]:
+def answer_tokens(asked: Asked, question: Question) -> tuple[int, int]:
     """The first and last of the passage's tokens that the first accepted answer touches; (-1, -1) where none does."""
     text, start = question.answers[0]
     first, last = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
@@ -185,7 +185,7 @@ def answer_tokens(asked: _Asked, question: Question) -> tuple[int, int]:
     return (touched[0], touched[-1]) if touched else (-1, -1)
 
 
-def ends_in(window: _Window, first: int, last: int) -> tuple[int, int]:
+def ends_in(window: Window, first: int, last: int) -> tuple[int, int]:
     """Where in a window's row the answer starts and ends; at its first token twice if the window lacks some of it."""
     if not window.start <= first <= last < window.start + window.count:
         return 0, 0

@@ -8,13 +8,14 @@ Batches are numbered from 0 without an end, and each is a pure function of its n
 resume. With `world` processes, those of all ranks together are the batch that one process would get.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..models.base import Config, Model
 
@@ -23,6 +24,18 @@ Progress = Callable[[int, int], None]  # how many of how many are done
 
 def quiet(done: int, of: int) -> None:
     """Nobody watches."""
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients, and back. No inference mode: what a sharded model gathers in it can't be trained."""
+    training = model.training
+    try:
+        with torch.no_grad():
+            model.eval()
+            yield
+    finally:
+        model.train(training)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,7 @@ from ..models import Model
 from ..models.base import LARGEST
 from ..models.t5 import T5Config
 from ..models.transformer import TransformerConfig
-from ..tasks.embed import answering
-from .task import Batching, Progress, Spec, Task, quiet
+from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
     checkpoint_tokenizer,
@@ -366,7 +365,7 @@ class TranslationTask:
         lengths = [[len(row) for row in side] for side in (sources, targets)]
         nats, done, chosen = 0.0, 0, self._chosen(part)
         steps = len(sources) + (len(chosen) if self.spec.scores else 0)
-        with answering(model):
+        with evaluating(model):
             most = max(256, min(8192, EVALUATED_AT_ONCE // self.target.size))
             for rows in batches(*lengths, tokens=most):
                 nats += float(pair_loss(model, self._batch(part, rows, device)))
