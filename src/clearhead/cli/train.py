@@ -28,6 +28,7 @@ def train(
     words: Words = None,
     out: Out = None,
     folder: DataFolder = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A recipe's short version, for two cores.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Show every recipe with its cost and result.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +49,9 @@ def train(
     if what in RECIPES:
         if data:
             raise ClearheadError(f"the recipe {what} has its own data: {data[0]!r} is not key=value")
-        run = recipe(what)
+        run = recipe(what, quick)
+    elif quick:
+        raise ClearheadError(f"--quick is for recipes, and {what!r} is none")
     elif what in names() or Path(what).exists():
         run = own_run(what, data, folder)
     else:
@@ -59,7 +62,7 @@ def train(
 
 
 def finetune(
-    checkpoint: Annotated[Path, typer.Argument(help="The folder of a trained model.")],
+    checkpoint: Annotated[str, typer.Argument(help="The folder of a trained model, or hf:owner/name.")],
     words: Words = None,
     out: Out = None,
     folder: DataFolder = None,
@@ -70,11 +73,12 @@ def finetune(
     Example: `clearhead finetune path/to/minilm reviews.csv epochs=3 -o runs/reviews`
     """
     from ..recipes.own import own_run
+    from ..runs.places import located
 
     data, keys = _sorted_words(words or [])
-    if not checkpoint.is_dir():
+    if not located(checkpoint).is_dir():
         raise ClearheadError(f"there is no folder {checkpoint}: a checkpoint is the folder of a trained model")
-    _run(own_run(str(checkpoint), data, folder), keys, folder, out, as_json)
+    _run(own_run(checkpoint, data, folder), keys, folder, out, as_json)
 
 
 def evaluate(

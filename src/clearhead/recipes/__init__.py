@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import ClearheadError, near
 from ..train.loop import Run
-from . import pictures, texts
+from . import finetuning, pictures, texts
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,18 @@ class Recipe:
     """title: what it is; costs: machine and time; gives: the figures that were measured. From the docstring."""
 
     name: str
-    make: Callable[[], Run]
+    make: Callable[..., Run]
     title: str
     costs: str
     gives: str
 
+    @property
+    def has_quick(self) -> bool:
+        """Whether there is a short version of it, for two cores."""
+        return "quick" in inspect.signature(self.make).parameters
 
-def _described(make: Callable[[], Run]) -> Recipe:
+
+def _described(make: Callable[..., Run]) -> Recipe:
     """A docstring is a sentence, then lines `Costs:` and `Gives:`."""
     text = inspect.cleandoc(make.__doc__ or "")
     parts = {key: value for key, _, value in (line.partition(": ") for line in text.split("\n")) if value}
@@ -28,10 +33,17 @@ def _described(make: Callable[[], Run]) -> Recipe:
     return Recipe(make.__name__.replace("_", "-"), make, title, parts.get("Costs", ""), parts.get("Gives", ""))
 
 
-RECIPES = {recipe.name: recipe for recipe in map(_described, (*pictures.RECIPES, *texts.RECIPES))}
+RECIPES = {recipe.name: recipe for recipe in map(_described, (*pictures.RECIPES, *texts.RECIPES, *finetuning.RECIPES))}
 
 
-def recipe(name: str) -> Run:
+def recipe(name: str, quick: bool = False) -> Run:
+    """The run of that name; `quick`: its short version, where it has one."""
     if name not in RECIPES:
         raise ClearheadError(f"there is no recipe '{name}'{near(name, RECIPES)}")
-    return RECIPES[name].make()
+    found = RECIPES[name]
+    if not quick:
+        return found.make()
+    if not found.has_quick:
+        short = ", ".join(one.name for one in RECIPES.values() if one.has_quick)
+        raise ClearheadError(f"{name} has no quick version; these have: {short}")
+    return found.make(quick=True)

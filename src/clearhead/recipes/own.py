@@ -11,6 +11,7 @@ from ..errors import ClearheadError, near
 from ..models import names
 from ..models.registry import find
 from ..runs.folder import config_of
+from ..runs.places import located
 from ..train.loop import Run
 from ..train.optimiser import Optimiser
 from ..train.records import spec_class
@@ -111,9 +112,9 @@ def _holds_folders(place: Path) -> bool:
 
 
 def _family_of(model: str) -> str:
-    if not Path(model).exists():
+    place = located(model)
+    if not place.exists():
         raise ClearheadError(f"there is no model or folder '{model}'{near(model, names())}")
-    place = Path(model)
     return config_of(place, open_weights(place))[0].name
 
 

@@ -26,8 +26,8 @@ from ..models.vit import ViTConfig
 from .adapt import adapted
 from .bare_file import named
 from .folder import config_of
-from .hub import downloaded
 from .labels import class_count, read_labels
+from .places import located
 from .skeleton import skeleton
 
 FORMS = ("hf", "clearhead")
@@ -125,7 +125,7 @@ def convert(
 
 
 def _existing(source: str | os.PathLike[str]) -> Path:
-    place = Path(downloaded(str(source)) if str(source).startswith("hf:") else source)
+    place = located(source)
     if not os.path.exists(place):
         known = " (that is a model's name, without weights)" if str(source) in names() else ""
         raise ClearheadError(f"there is no folder or file '{source}'{known or near(str(source), names())}")

@@ -16,8 +16,8 @@ from ..models import FAMILIES, Family, Model, Origin, names
 from ..models.registry import as_device, as_dtype, refuse_if_too_large
 from .adapt import adapted
 from .bare_file import named
-from .hub import downloaded
 from .labels import KEPT, beside, config_values
+from .places import located
 from .skeleton import check_depth, skeleton
 
 log = logging.getLogger("clearhead")
@@ -38,7 +38,7 @@ def load(
     changes  num_classes or image of a ViT, where they are to differ from the file's: what is made new is said;
              with `arch`, other fields say how the file's architecture differs from the name's
     """
-    place = Path(downloaded(str(path)) if str(path).startswith("hf:") else path)
+    place = located(path)
     if not os.path.exists(place):
         known = " (that is a model's name: `create` makes it with random weights)" if str(path) in names() else ""
         raise ClearheadError(f"there is no folder, file or model '{path}'{known or near(str(path), names())}")

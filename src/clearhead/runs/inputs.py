@@ -9,7 +9,7 @@ from ..data import Preprocessor, Tokenizer, character_tokenizer, deck_tokenizer,
 from ..errors import ClearheadError
 from ..models import Model, names
 from ..models.vit import ViTConfig
-from .hub import downloaded
+from .places import located
 
 BUILT_IN = {"deck": deck_tokenizer, "gpt-nano": lambda: character_tokenizer("ABC")}
 
@@ -25,7 +25,7 @@ def tokenizer(source: str | os.PathLike[str] | Model, side: str = "source") -> T
         return BUILT_IN[str(source)]()
     if str(source) in names():
         raise ClearheadError(f"the name {source} comes without a vocabulary: give a folder that has one")
-    place = Path(downloaded(str(source)) if str(source).startswith("hf:") else source)
+    place = located(source)
     return read_tokenizer(place if place.is_dir() or place.name.startswith("tokenizer") else place.parent, side)
 
 

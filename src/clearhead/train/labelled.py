@@ -33,13 +33,13 @@ from ..models.bert import BERT
 from ..models.registry import on_meta
 from ..runs import load, tokenizer
 from ..runs.folder import config_of
-from ..runs.hub import downloaded
 from ..runs.labels import name_classes
+from ..runs.places import located
 from ..tasks.classify import shortened_row, text_row
 from .scores import accuracy, f1, matthews, pearson, spearman
 from .task import Batching, Progress, Spec, evaluating, quiet
 
-METRICS = {"cola": "matthews", "mrpc": "f1"}  # by which the set's authors or GLUE judge; others by accuracy
+METRICS = {"cola": "matthews"}  # as GLUE judges; others by accuracy: F1, MRPC's, rewards saying yes to everything
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 POOL = 50  # batches whose rows are sorted by length together
 WIDTHS = (16, 32, 64, 128, 256, 384, 512)  # on a GPU each width is compiled once, so there are few
@@ -118,7 +118,7 @@ def found(spec: Spec, family: str) -> tuple[Family, Config, str | None]:
     if spec.model in names():
         (which, config), folder = find(spec.model), None
     else:
-        place = Path(downloaded(spec.model) if spec.model.startswith("hf:") else spec.model)
+        place = located(spec.model)
         if not place.exists():
             raise ClearheadError(f"there is no model or folder '{spec.model}'{near(spec.model, names())}")
         (which, config, _), folder = config_of(place, open_weights(place)), str(place)

@@ -3,7 +3,8 @@
 A long passage is read in windows that overlap, the same ones in training and in answering. The rule for a window that
 does not hold the whole answer: both its ends point at the first token, [CLS], as BERT's authors have it; so the model
 learns low scores for passages without an answer, and the best span over all windows is the answer. Of several
-accepted answers the first one is learnt. Exact match and F1 are SQuAD's, as shares from 0 to 1.
+accepted answers the first one is learnt. Exact match and F1 are SQuAD's, as shares from 0 to 1; those of two ways to
+answer without learning stand beside them.
 """
 
 import math
@@ -23,6 +24,7 @@ from ..models import Model
 from ..tasks.answer import LONGEST, OVERLAP, WINDOW, Asked, Window, best_spans, enter, prepared_question, windows_of
 from .labelled import Filled, Row, Rows, Start, parts_to_train, vocabulary
 from .scores import squad
+from .span_baselines import baselines
 from .task import Batching, Progress, Spec, evaluating, quiet
 
 EVALUATED = 32  # windows that are evaluated at once
@@ -159,7 +161,9 @@ class QuestionTask:
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
         answers, loss = self.answered(model, part, device, progress)
-        return squad(answers, [[text for text, _ in one.answers] for one in self.questions[part]]) | {"loss": loss}
+        questions = self.questions[part]
+        figures = squad(answers, [[text for text, _ in one.answers] for one in questions])
+        return figures | {"loss": loss} | baselines(questions)
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save(folder)

