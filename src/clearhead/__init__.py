@@ -1,9 +1,13 @@
 """clearhead: Transformers that you can train, run and see through.
 
 `create` makes a model with random weights, `load` one with trained ones, `record` shows every step of a pass by name;
-`generate`, `translate` and `complete` write, `fill`, `classify` and `answer` judge.
+`generate`, `translate` and `complete` write, `fill`, `classify` and `answer` judge, `train` trains.
 """
 
+from types import ModuleType
+from typing import Any
+
+from . import train
 from .errors import ClearheadError
 from .models import create, list_models
 from .runs import load, save, tokenizer
@@ -28,5 +32,18 @@ __all__ = [
     "save",
     "similar",
     "tokenizer",
+    "train",
     "translate",
 ]
+
+
+class _Train(ModuleType):
+    """`clearhead.train` is a package of the house, and what the command of that name does: a package can be called."""
+
+    def __call__(self, what: Any, *data: str, **options: Any) -> Any:
+        from .recipes.start import train as start
+
+        return start(what, *data, **options)
+
+
+train.__class__ = _Train  # pyright: ignore[reportAttributeAccessIssue]

@@ -15,7 +15,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from ..errors import ClearheadError
-from ..models import names
 
 Words = Annotated[list[str] | None, typer.Argument(help="Data (for a model), and key=value changes, in any order.")]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="The run's folder; runs/NAME unless given.")]
@@ -37,8 +36,7 @@ def train(
 
     Example: `clearhead train vit-digits`, `clearhead train vit-ti16 photos epochs=20`
     """
-    from ..recipes import RECIPES, recipe
-    from ..recipes.own import own_run
+    from ..recipes.start import named_run
 
     if listed:
         _list(as_json)
@@ -46,19 +44,7 @@ def train(
     if what is None:
         raise ClearheadError("name a recipe or a model; `clearhead train --list` shows the recipes")
     data, keys = _sorted_words(words or [])
-    if what in RECIPES:
-        if data:
-            raise ClearheadError(f"the recipe {what} has its own data: {data[0]!r} is not key=value")
-        run = recipe(what, quick)
-    elif quick:
-        raise ClearheadError(f"--quick is for recipes, and {what!r} is none")
-    elif what in names() or Path(what).exists():
-        run = own_run(what, data, folder)
-    else:
-        from ..errors import near
-
-        raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names()])}")
-    _run(run, keys, folder, out, as_json)
+    _run(named_run(what, data, keys, folder, quick), out, as_json)
 
 
 def finetune(
@@ -73,12 +59,14 @@ def finetune(
     Example: `clearhead finetune path/to/minilm reviews.csv epochs=3 -o runs/reviews`
     """
     from ..recipes.own import own_run
+    from ..recipes.start import changed
     from ..runs.places import located
 
     data, keys = _sorted_words(words or [])
     if not located(checkpoint).is_dir():
         raise ClearheadError(f"there is no folder {checkpoint}: a checkpoint is the folder of a trained model")
-    _run(own_run(checkpoint, data, folder), keys, folder, out, as_json)
+    where = [f"folder={folder}"] if folder is not None else []
+    _run(changed(own_run(checkpoint, data, folder), [*where, *keys]), out, as_json)
 
 
 def evaluate(
@@ -115,22 +103,22 @@ def _sorted_words(words: list[str]) -> tuple[list[str], list[str]]:
     return [word for word in words if word not in keys], keys
 
 
-def _run(run: Any, keys: list[str], folder: str | None, out: Path | None, as_json: bool) -> None:
-    """Train and report. Of several processes the first one alone writes and speaks."""
+def _run(run: Any, out: Path | None, as_json: bool) -> None:
+    """Train and report, a first stage before. Of several processes the first one alone writes and speaks."""
+    from ..recipes.start import FIRST, claim
     from ..train.loop import Watch, train
-    from ..train.records import with_keys, write_run
 
-    if folder is not None:
-        keys = [f"folder={folder}", *keys]
-    run = with_keys(run, keys)
     place = out or Path("runs") / run.name
+    if run.first is not None:
+        claim(run, place)
+        _run(run.first, place / FIRST, as_json=False)
+        run = run.behind(place / FIRST)
     first, console = os.environ.get("RANK", "0") == "0", Console(stderr=True)
-    task = run.spec.open()
+    task = run.spec.open()  # bad data leaves no folder behind
+    claim(run, place)
     if first:
-        _check_same(run, place)
         for note in task.notes:
             console.print(note, style="dim", highlight=False, markup=False)
-        write_run(run, place)
     begun = time.perf_counter()
     with _bar(_meter(run, task) if first and console.is_terminal else None) as (evaluating, updated):
         watch = Watch(said=console.print, updated=updated, validated=_say_validated(console), evaluating=evaluating)
@@ -156,18 +144,6 @@ def _report(place: Path, task: Any, outcome: Any, as_json: bool, seconds: float,
     if as_json:
         final = {"run": str(place), "seconds": round(seconds, 1), "steps": outcome.steps, "report": str(page)}
         print(json.dumps(final | _flat(outcome.figures)))
-
-
-def _check_same(run: Any, place: Path) -> None:
-    """A folder with another run in it is not touched."""
-    from ..train.records import NAME, read_run
-
-    if not place.exists() or not any(place.iterdir()):
-        return
-    if not (place / NAME).exists():
-        raise ClearheadError(f"{place} is not empty and holds no run: give another folder with --out")
-    if read_run(place).fingerprint != run.fingerprint:
-        raise ClearheadError(f"{place} holds another run: give another folder with --out, or remove it")
 
 
 def _say_validated(console: Console) -> Any:

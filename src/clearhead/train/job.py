@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,22 @@ ELSEWHERE = ("device", "compile", "shard", "save_every", "log_every")  # setting
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run: what is learned from what, and how."""
+    """A complete run: what is learned from what, and how. `first` is a run to be trained before, whose weights it takes.
+
+    A first stage lies in the folder `first` below this run's own; once it is there, the run is one from that folder.
+    """
 
     name: str
     spec: Spec
     settings: Settings
+    first: "Run | None" = None
+
+    def behind(self, folder: Path) -> "Run":
+        """This run from the weights that its first stage has left in `folder`."""
+        return replace(self, spec=replace(self.spec, model=str(folder)), first=None)
 
     def plain(self) -> dict[str, Any]:
-        """As run.yaml holds it."""
+        """As run.yaml holds it, when no stage is left before it."""
         spec = {"kind": self.spec.kind, **to_plain(self.spec)}
         return {"name": self.name, "task": spec, "settings": to_plain(self.settings)}
 

@@ -1,0 +1,93 @@
+"""Starting what a user names, on the command line, in Python and in the studio alike: find the run, check its folder,
+train its stages."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import ClearheadError, near
+from ..models import names
+from ..train.loop import Outcome, Run, Watch
+from ..train.loop import train as train_run
+from ..train.records import NAME, read_run, with_keys, write_run
+from . import RECIPES, recipe
+from .own import own_run
+
+FIRST = "first"  # the folder of a run's first stage, in its own
+
+
+def named_run(
+    what: str, data: Sequence[str] = (), keys: Sequence[str] = (), folder: str | None = None, quick: bool = False
+) -> Run:
+    """A recipe's run, or that of a model on data; with `key=value` changes. `first.KEY=value` changes a first stage."""
+    if what in RECIPES:
+        if data:
+            raise ClearheadError(f"the recipe {what} has its own data: {data[0]!r} is not key=value")
+        run = recipe(what, quick)
+    elif quick:
+        raise ClearheadError(f"--quick is for recipes, and {what!r} is none")
+    elif what in names() or Path(what).exists():
+        run = own_run(what, data, folder)
+    else:
+        raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names()])}")
+    return changed(run, [f"folder={folder}", *keys] if folder is not None else keys)
+
+
+def changed(run: Run, keys: Sequence[str]) -> Run:
+    """`key=value` changes of the run, and those of its first stage; both have the same seed and folder of data."""
+    before = [key.removeprefix(f"{FIRST}.") for key in keys if key.startswith(f"{FIRST}.")]
+    own = [key for key in keys if not key.startswith(f"{FIRST}.")]
+    if run.first is None:
+        if before:
+            raise ClearheadError(f"{run.name} has no first stage: '{FIRST}.{before[0]}' changes nothing")
+        return with_keys(run, own)
+    shared = [key for key in own if key.startswith(("seed=", "folder="))]
+    return replace(with_keys(run, own), first=with_keys(run.first, [*shared, *before]))
+
+
+def claim(run: Run, place: Path) -> None:
+    """Mark a folder as this run's, before its first stage is trained. One with another run in it is not touched.
+
+    Of several processes the first one does it.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        return
+    final = run if run.first is None else run.behind(place / FIRST)
+    if place.exists() and any(place.iterdir()):
+        if not (place / NAME).exists():
+            raise ClearheadError(f"{place} is not empty and holds no run: give another folder with --out")
+        if read_run(place).fingerprint != final.fingerprint:
+            raise ClearheadError(f"{place} holds another run: give another folder with --out, or remove it")
+    write_run(final, place)
+
+
+def train(
+    what: str | Run,
+    *data: str,
+    out: str | Path | None = None,
+    quick: bool = False,
+    folder: str | None = None,
+    watch: Watch | None = None,
+    **changes: Any,
+) -> Outcome:
+    """Train a recipe, or a model on data, as `clearhead train` does; the same call again goes on with it.
+
+    changes  fields by name, such as `epochs=3`; `model__width=64` for `model.width`
+    """
+    keys = [f"{name.replace('__', '.')}={_written(value)}" for name, value in changes.items()]
+    run = changed(what, keys) if isinstance(what, Run) else named_run(what, data, keys, folder, quick)
+    place = Path(out) if out is not None else Path("runs") / run.name
+    if run.first is None:
+        task = run.spec.open()  # bad data leaves no folder behind
+        claim(run, place)
+        return train_run(run, place, watch, task)
+    claim(run, place)
+    before = train(run.first, out=place / FIRST, watch=watch)
+    return before if before.interrupted else train(run.behind(place / FIRST), out=place, watch=watch)
+
+
+def _written(value: Any) -> str:
+    """A value as `key=value` says it."""
+    return ",".join(map(_written, value)) + "," if isinstance(value, tuple | list) else str(value)

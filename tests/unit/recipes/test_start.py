@@ -1,0 +1,83 @@
+"""Starting a run by name, in Python as on the command line; and runs that have a first stage."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.errors import ClearheadError
+from clearhead.recipes import RECIPES, recipe
+from clearhead.recipes.start import FIRST, changed, claim, named_run, train
+from clearhead.train.records import read_run
+
+
+def tiny_t5():
+    """t5-dates, made as small as it goes; the second stage has the first one's architecture."""
+    run = changed(recipe("t5-dates"), ["steps=2", "written=2", "batch=256", "first.steps=3", "first.written=2"])
+    assert run.first is not None
+    fields = {"width": 16, "layers": 1, "heads": 1, "head_width": 16, "ff": 16, "dropout": 0.0}
+    one_way = {"directions": "ne>en"}
+    first = replace(run.first, spec=replace(run.first.spec, fields=fields, options=one_way))
+    return replace(run, spec=replace(run.spec, options=one_way), first=first)
+
+
+def test_the_package_can_be_called_and_trains_as_the_command_does(tmp_path):
+    outcome = ch.train("gpt-letters", steps=3, batch=8, out=tmp_path / "run")
+    assert outcome.steps == 3
+    assert read_run(tmp_path / "run").settings.batching.size == 8
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 3
+    assert ch.train.loop.Run  # and is still the package
+
+
+def test_a_second_stage_begins_with_the_first_ones_weights(tmp_path):
+    run = tiny_t5()
+    outcome = train(run, out=tmp_path, steps=1, optimiser__rate=1e-12, optimiser__adam_rate=1e-12)
+    assert outcome.steps == 1
+    before, after = ch.load(tmp_path / FIRST, device="cpu"), ch.load(tmp_path, device="cpu")
+    for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True):
+        assert torch.allclose(old, new, atol=1e-6), name
+    assert read_run(tmp_path).spec.model == str(tmp_path / FIRST)
+
+
+def test_the_same_call_finds_a_finished_run_with_two_stages(tmp_path):
+    run = tiny_t5()
+    first = train(run, out=tmp_path)
+    claim(run, tmp_path)
+    assert train(run, out=tmp_path).figures == first.figures
+
+
+def test_a_folder_with_another_run_is_refused_before_its_first_stage_is_trained(tmp_path):
+    ch.train("gpt-letters", steps=2, batch=8, out=tmp_path)
+    with pytest.raises(ClearheadError, match="holds another run"):
+        train(tiny_t5(), out=tmp_path)
+    assert not (tmp_path / FIRST).exists()
+
+
+def test_keys_reach_the_stage_they_name_and_the_seed_reaches_both():
+    run = changed(recipe("t5-dates"), ["seed=3", "steps=7", "first.steps=5"])
+    assert run.first is not None
+    assert (run.settings.steps, run.first.settings.steps) == (7, 5)
+    assert run.settings.seed == run.first.settings.seed == 3
+
+
+def test_a_key_for_a_stage_that_is_not_there_is_refused():
+    with pytest.raises(ClearheadError, match="gpt-letters has no first stage"):
+        named_run("gpt-letters", keys=["first.steps=3"])
+
+
+def test_quick_is_for_recipes_that_have_a_short_version():
+    assert named_run("finetune-sst2", quick=True).settings.steps
+    with pytest.raises(ClearheadError, match="vit-digits has no quick version; these have: .*finetune-sst2"):
+        named_run("vit-digits", quick=True)
+    with pytest.raises(ClearheadError, match="--quick is for recipes"):
+        named_run("vit-ti16", ["digits"], quick=True)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_says_what_it_is_what_it_costs_and_what_it_gives(name):
+    one = RECIPES[name]
+    assert one.make().name == name
+    assert one.title.endswith(".") and one.costs and one.gives
+    assert f"clearhead train {name}" in (one.make.__doc__ or "")
