@@ -35,4 +35,28 @@ def vit_digits() -> Run:
     return Run("vit-digits", spec, settings)
 
 
-RECIPES = (vit_digits,)
+def vit_mnist() -> Run:
+    """A small ViT on MNIST's 60,000 handwritten digits: 7 x 7 patches, four layers, 128 wide.
+
+    Command: clearhead train vit-mnist
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    spec = PictureSpec(
+        model="vit-ti16",
+        fields={"width": 128, "layers": 4, "heads": 4, "patch": 7, "position_std": 0.5},
+        data="mnist",
+        augmentation={"crop": 2, "ops": "trivial", "magnitude": 0.3},
+        smoothing=0.1,
+    )
+    settings = Settings(
+        epochs=10,
+        batching=Batching(size=128),
+        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
+        warmup=100,
+        average=Average(decay=0.995),
+    )
+    return Run("vit-mnist", spec, settings)
+
+
+RECIPES = (vit_digits, vit_mnist)
