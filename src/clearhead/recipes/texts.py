@@ -74,13 +74,14 @@ def gpt_python() -> Run:
         data="python",
         tokenizer="bpe",
         vocabulary=4096,
+        beside=5,
     )
     settings = Settings(
-        steps=500,
+        steps=300,
         batching=Batching(size=16),
         optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
         warmup=30,
-        validate_every=500,
+        validate_every=300,
     )
     return Run("gpt-python", spec, settings)
 

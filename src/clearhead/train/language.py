@@ -28,6 +28,7 @@ from ..data.words import character_tokenizer
 from ..decode import Limits, collect, generate
 from ..models import Model
 from ..models.gpt import GPTConfig
+from .ngrams import LONGEST_ORDER, ByteModel
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
@@ -57,6 +58,8 @@ class LanguageSpec(Spec):
     window      tokens that are read at once, the model's context unless given; stride: of an evaluation, a window's
                 length unless given
     cache       a folder where the tokens are kept as files and mapped into memory; in memory without one
+    beside      up to how many bytes a counting model takes together (see ngrams.py), whose bits per byte are told
+                beside the model's own; none unless given
     """
 
     kind: ClassVar[str] = "language"
@@ -70,11 +73,12 @@ class LanguageSpec(Spec):
     window: int | None = None
     stride: int | None = None
     cache: str | None = None
+    beside: int | None = None
 
     def check(self) -> None:
         if self.tokenizer is not None:
             self.require_choice("tokenizer", TOKENIZERS)
-        given = ("vocabulary", "window", "stride")
+        given = ("vocabulary", "window", "stride", "beside")
         self.require_sizes(*(name for name in given if getattr(self, name) is not None))
 
     def open(self) -> Task:
@@ -113,6 +117,7 @@ class Language:
         require(longest == self.window, f"{dataset.name} has too few tokens for a window of {self.window}")
         self.parts = tuple(name for name in documents if name != "train")
         self.bytes = {name: _bytes(documents[name], self.tokenizer) for name in self.parts}
+        self.counted = self._counted(documents)
         lossy = [name for name in self.parts if self.bytes[name] is None]
         notes = [f"no bits per byte: the tokenizer does not keep every letter and space of {', '.join(lossy)}"]
         sizes = ", ".join(f"{name} {len(numbers):,}" for name, numbers in self.numbers.items())
@@ -126,6 +131,15 @@ class Language:
         kind = self.spec.tokenizer or "bpe"
         special = {"bos": END, "eos": END} | ({} if kind == "bpe" else {"unk": "<unk>"})
         return learn_tokenizer(documents, kind, self.spec.vocabulary, special)
+
+    def _counted(self, documents: Mapping[str, Sequence[str]]) -> dict[str, float]:
+        """Bits per byte of a model that only counts, by part, where one was asked for."""
+        if self.spec.beside is None:
+            return {}
+        fits = self.spec.beside <= LONGEST_ORDER
+        require(fits, f"a counting model takes at most {LONGEST_ORDER} bytes together, not {self.spec.beside}")
+        counts = ByteModel(documents["train"], self.spec.beside)
+        return {part: counts.bits_per_byte(documents[part]) for part in self.parts}
 
     def _check_sizes(self, config: GPTConfig) -> None:
         fits = self.window <= config.context
@@ -182,6 +196,8 @@ class Language:
         size = self.bytes[part]
         if size is not None:
             figures["bits_per_byte"] = nats / math.log(2) / size
+        if part in self.counted:
+            figures[f"{self.spec.beside}_gram_bits_per_byte"] = self.counted[part]
         return figures | {"tokens": float(count), "window": float(self.window), "stride": float(self.stride)}
 
     def save(self, folder: Path) -> None:

@@ -14,6 +14,7 @@ from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
 from clearhead.train.language import LanguageSpec, places
+from clearhead.train.ngrams import ByteModel
 from clearhead.train.task import Batching, Task
 from clearhead.train.token_loss import token_loss
 from tests.support import peer
@@ -136,6 +137,15 @@ def test_a_tokenizer_that_loses_spaces_gets_no_bits_per_byte(text):
     task = spec(text, tokenizer="words").open()
     assert "bits_per_byte" not in task.evaluate(task.model(0), "valid", CPU)
     assert any("no bits per byte" in note for note in task.notes)
+
+
+def test_a_counting_model_is_told_beside_the_models_own_figure(text):
+    task = spec(text, beside=3).open()
+    figures = task.evaluate(task.model(0), "valid", CPU)
+    train, valid = (task.tokenizer.text(task.numbers[part].tolist()) for part in ("train", "valid"))
+    assert figures["3_gram_bits_per_byte"] == pytest.approx(ByteModel([train], 3).bits_per_byte([valid]))
+    with pytest.raises(ClearheadError, match="at most 7 bytes together, not 9"):
+        spec(text, beside=9).open()
 
 
 def test_tokens_are_kept_as_a_file_in_the_folder_given(text, tmp_path):
