@@ -33,9 +33,10 @@ docs: $(INSTALLED) ## write what comes from the code: docs/SITES.md, the README'
 	$(BIN)/python docs/readme_table.py
 	$(BIN)/python docs/pictures.py
 
-bench: $(INSTALLED) ## speed on the CPU beside peers: forward passes, decoding, loading; and what taps cost
+bench: $(INSTALLED) ## speed on the CPU beside peers: forward passes, decoding, training, loading; and what taps cost
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.taps
 

@@ -1,4 +1,4 @@
-"""Speed beside other people's code: `python -m benchmarks.forward`, `.decode`, `.loading`, `.taps`; on a GPU `.gpu`."""
+"""Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`."""
 
 from collections.abc import Sequence
 

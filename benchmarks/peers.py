@@ -1,6 +1,7 @@
 """Other people's models to measure ours against, with random weights.
 
-transformers and timm as they install, imported only when asked for; nanoGPT's shape as a plain module of our own.
+transformers and timm as they install, imported only when asked for; nanoGPT's shape, and what torch.nn.Transformer
+needs around it, as plain modules of our own.
 """
 
 from functools import cache
@@ -130,6 +131,37 @@ class NanoGPTBlock(nn.Module):
         split = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, dim=2))
         heads = F.scaled_dot_product_attention(*split, is_causal=True)
         return self.out(heads.transpose(1, 2).contiguous().view(batch, length, width))
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer between one table for source, target and head; sinusoids, embeddings times sqrt(width)."""
+
+    def __init__(self, vocab: int, width: int, layers: int, heads: int, context: int = 128) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, width)
+        self.core = nn.Transformer(width, heads, layers, layers, 4 * width, dropout=0.0, batch_first=True)
+        self.scale = width**0.5
+        angles = torch.arange(context)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+        self.positions: Tensor
+        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).flatten(1))
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+
+    def forward(self, source: Tensor, target: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Source and target ids (B,L), the sources' true lengths (B,) -> logits (B,L,vocab)."""
+        padding = None if lengths is None else torch.arange(source.shape[1]) >= lengths[:, None]
+        later = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        hidden = self.core(
+            self.read(source),
+            self.read(target),
+            tgt_mask=later,
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return F.linear(hidden, self.tokens.weight)
+
+    def read(self, ids: Tensor) -> Tensor:
+        return self.tokens(ids) * self.scale + self.positions[: ids.shape[1]]
 
 
 def transformers_marian(vocab: int) -> nn.Module:

@@ -1,12 +1,21 @@
-"""What several tests share: the plan's tolerance, attention written as loops, and other people's packages."""
+"""What several tests share: the plan's tolerance, attention written as loops, other people's packages and models."""
 
 import functools
+import gc
 import math
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+import clearhead
+from clearhead.models import Model
 
 TOLERANCE = 1e-5
 
@@ -66,3 +75,42 @@ def peer(name: str) -> ModuleType:
     """A module of transformers, timm, torchvision or keras; the test is skipped where it isn't installed."""
     _torchvision_operators()
     return pytest.importorskip(name, reason=f"compares with {name.split('.')[0]}, which is not installed")
+
+
+def redrawn(model: nn.Module, std: float = 0.3) -> nn.Module:
+    """Every weight drawn anew, biases and norms too: as they come, most biases are zero and attention is flat."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            norm = ("norm" in name or "ln_" in name) and name.endswith("weight")
+            weight.normal_(1.0 if norm else 0.0, std)
+    return model.eval()
+
+
+def their_answer(theirs: nn.Module, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+    """(logits, attention weights by layer) of a model of transformers."""
+    how = {} if mask is None else {"attention_mask": mask}
+    with torch.no_grad():
+        result = theirs(inputs, output_attentions=True, **how)
+    return result.logits, list(result.attentions)
+
+
+def handed_over(theirs: Any, folder: Path) -> Model:
+    """Ours, out of the folder that theirs writes."""
+    theirs.save_pretrained(folder)
+    return clearhead.load(folder, device="cpu")
+
+
+@contextmanager
+def large_handed_over(
+    make: Callable[[], Any], inputs: Tensor, folder: Path
+) -> Iterator[tuple[Model, tuple[Tensor, list[Tensor]]]]:
+    """Ours out of their folder, and what theirs answered: theirs is gone before ours comes, and the folder after it."""
+    theirs = make()
+    numbers = their_answer(theirs, inputs)
+    theirs.save_pretrained(folder)
+    del theirs
+    gc.collect()
+    try:
+        yield clearhead.load(folder, device="cpu"), numbers
+    finally:
+        shutil.rmtree(folder)  # pytest would keep gigabytes

@@ -1,9 +1,7 @@
 """GPT-2 and GPT against transformers: logits and the attention weights of every layer, from files that they wrote."""
 
-import gc
 import json
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 import clearhead
 from clearhead.convert import recognise
 from clearhead.models import Model, find
-from tests.support import equal, peer
+from tests.support import equal, handed_over, large_handed_over, peer, redrawn, their_answer
 
 transformers = peer("transformers")
 
@@ -23,32 +21,15 @@ ACTIVATIONS = (
 )
 
 
-def shaken(model: nn.Module, std: float = 0.3) -> nn.Module:
-    """Every weight drawn anew, biases and norms too: as they come, most biases are zero and attention is flat."""
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.normal_(1.0 if "ln_" in name and name.endswith("weight") else 0.0, std)
-    return model.eval()
-
-
 def built(kind: str, std: float = 0.3, **fields: object) -> nn.Module:
     """Their model with a head: eager attention, because the fused one returns no weights."""
     config = getattr(transformers, f"{kind}Config")(**{"vocab_size": 101} | fields, attn_implementation="eager")
-    return shaken(getattr(transformers, f"{kind}LMHeadModel")(config), std)
-
-
-def handed_over(theirs: nn.Module, folder: Path) -> Model:
-    """Ours, out of the folder that theirs writes."""
-    theirs.save_pretrained(folder)
-    return clearhead.load(folder, device="cpu")
+    return redrawn(getattr(transformers, f"{kind}LMHeadModel")(config), std)
 
 
 def answer(theirs: nn.Module, ids: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-    """(logits, attention weights by layer) of their model."""
     mask = None if lengths is None else (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    with torch.no_grad():
-        result = theirs(ids, attention_mask=mask, output_attentions=True)
-    return result.logits, list(result.attentions)
+    return their_answer(theirs, ids, mask)
 
 
 def assert_same(model: Model, ids: Tensor, theirs: tuple[Tensor, list[Tensor]], lengths: Tensor | None = None) -> None:
@@ -178,15 +159,11 @@ def test_a_published_size_in_full_gives_their_logits_and_weights(name: str, tmp_
     sizes = {"n_embd": config.width, "n_layer": config.layers, "n_head": config.heads}
     kind = "OpenAIGPT" if name == "gpt1" else "GPT2"
     spread = config.width**-0.5  # scores of ordinary size: larger ones turn rounding into other weights
-    theirs = built(kind, spread, vocab_size=config.vocab, n_positions=config.context, **sizes)
     ids = ids_of(1, 24, config.vocab)
-    numbers = answer(theirs, ids)
-    theirs.save_pretrained(tmp_path)
-    del theirs
-    gc.collect()
-    try:
-        model = clearhead.load(tmp_path, device="cpu")
+
+    def theirs() -> nn.Module:
+        return built(kind, spread, vocab_size=config.vocab, n_positions=config.context, **sizes)
+
+    with large_handed_over(theirs, ids, tmp_path) as (model, numbers):
         assert model.config == config
         assert_same(model, ids, numbers)
-    finally:
-        shutil.rmtree(tmp_path)  # pytest would keep gigabytes

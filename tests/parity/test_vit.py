@@ -1,9 +1,7 @@
 """ViT against transformers: logits and the attention weights of every layer, from files that they wrote."""
 
-import gc
 import json
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 import clearhead
 from clearhead.convert import recognise
 from clearhead.models import Model, find
-from tests.support import equal, peer
+from tests.support import equal, handed_over, large_handed_over, peer, redrawn, their_answer
 
 transformers = peer("transformers")
 
@@ -21,19 +19,9 @@ ACTIVATIONS = ("gelu", "relu", "silu", "gelu_new", "quick_gelu", "tanh", "swish"
 
 
 def built(std: float = 0.3, **fields: object) -> nn.Module:
-    """Their classifier with every weight drawn anew, biases, norms, [CLS] and positions too."""
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(**fields, attn_implementation="eager"))
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.normal_(1.0 if "norm" in name and name.endswith("weight") else 0.0, std)
-    return model.eval()
-
-
-def answer(theirs: nn.Module, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """(logits, attention weights by layer) of their model."""
-    with torch.no_grad():
-        result = theirs(images, output_attentions=True)
-    return result.logits, list(result.attentions)
+    """Their classifier with every weight drawn anew, [CLS] and positions too."""
+    config = transformers.ViTConfig(**fields, attn_implementation="eager")
+    return redrawn(transformers.ViTForImageClassification(config), std)
 
 
 def assert_same(model: Model, images: Tensor, theirs: tuple[Tensor, list[Tensor]]) -> None:
@@ -77,28 +65,26 @@ def test_every_field_that_their_own_config_has_is_known():
 def test_vit_with_any_arithmetic_gives_their_logits_and_weights(seed: int, tmp_path: Path):
     fields = drawn(seed)
     theirs = built(**fields)
-    theirs.save_pretrained(tmp_path)
-    model = clearhead.load(tmp_path, device="cpu")
+    model = handed_over(theirs, tmp_path)
     images = torch.randn(3, model.config.channels, *model.config.image)
     assert model.config.num_classes == fields["num_labels"]
-    assert_same(model, images, answer(theirs, images))
+    assert_same(model, images, their_answer(theirs, images))
 
 
 def test_patches_that_are_not_square_give_their_logits_and_weights(tmp_path: Path):
     theirs = built(image_size=(6, 20), patch_size=(3, 5), hidden_size=14, num_hidden_layers=2, num_attention_heads=2)
-    theirs.save_pretrained(tmp_path)
-    model = clearhead.load(tmp_path, device="cpu")
+    model = handed_over(theirs, tmp_path)
     images = torch.randn(2, 3, 6, 20)
-    assert_same(model, images, answer(theirs, images))
+    assert_same(model, images, their_answer(theirs, images))
 
 
 def test_the_fields_drawn_do_change_their_numbers():
     """So that the draws above can fail: a field that transformers ignored would prove nothing."""
     plain = {"image_size": 9, "patch_size": 3, "hidden_size": 14, "num_attention_heads": 2, "num_hidden_layers": 2}
     images = torch.randn(2, 3, 9, 9)
-    base, _ = answer(seeded(plain), images)
+    base, _ = their_answer(seeded(plain), images)
     for change in ({"hidden_act": "relu"}, {"layer_norm_eps": 0.1}):
-        assert not equal(answer(seeded(plain | change), images)[0], base), change
+        assert not equal(their_answer(seeded(plain | change), images)[0], base), change
 
 
 def seeded(fields: dict[str, object]) -> nn.Module:
@@ -112,25 +98,18 @@ def seeded(fields: dict[str, object]) -> nn.Module:
 )
 def test_a_published_size_in_full_gives_their_logits_and_weights(name: str, tmp_path: Path):
     config = find(name)[1]
-    theirs = built(
-        config.width**-0.5,  # scores of ordinary size: larger ones turn rounding into other weights
-        image_size=config.image[0],
-        patch_size=config.patch[0],
-        hidden_size=config.width,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        intermediate_size=4 * config.width,
-        layer_norm_eps=config.norm_eps,
-        num_labels=config.num_classes,
-    )
+    fields = {
+        "image_size": config.image[0],
+        "patch_size": config.patch[0],
+        "hidden_size": config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": 4 * config.width,
+        "layer_norm_eps": config.norm_eps,
+        "num_labels": config.num_classes,
+    }
     images = torch.randn(1, 3, *config.image)
-    numbers = answer(theirs, images)
-    theirs.save_pretrained(tmp_path)
-    del theirs
-    gc.collect()
-    try:
-        model = clearhead.load(tmp_path, device="cpu")
+    spread = config.width**-0.5  # scores of ordinary size: larger ones turn rounding into other weights
+    with large_handed_over(lambda: built(spread, **fields), images, tmp_path) as (model, numbers):
         assert model.config == config
         assert_same(model, images, numbers)
-    finally:
-        shutil.rmtree(tmp_path)  # pytest would keep gigabytes

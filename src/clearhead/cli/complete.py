@@ -14,6 +14,7 @@ from ..tasks import Completion, Interrupted, complete, writer
 from ..tasks.complete import text_before
 from .generate import headings, logprob_lines, result_json
 from .lines import harmless, in_int8, say, say_random, say_speed, text_of, trained_or_random
+from .options import Device, Int8, Logprobs, MinP, Random, SampleSeed, Temperature, TopK, TopP
 
 
 def command(
@@ -25,20 +26,15 @@ def command(
     ] = False,
     samples: Annotated[int, typer.Option("-n", "--samples", help="Completions that are drawn.")] = 1,
     length: Annotated[int, typer.Option("-l", "--length", help="The most tokens of a completion.")] = 64,
-    temperature: Annotated[
-        float | None,
-        typer.Option(help="0: the best token always. Unless given: 1 with samples or a filter, else 0."),
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the k best tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that reach p together.")] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Draw from tokens at least p times as likely as the best.")
-    ] = None,
-    logprobs: Annotated[int, typer.Option(help="Show each token's log probability beside the N best.")] = 0,
-    seed: Annotated[int, typer.Option(help="Sample n draws with seed + n; also of --random weights.")] = 0,
-    random: Annotated[bool, typer.Option("--random", help="MODEL is a name: use random weights.")] = False,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits; the loss of quality is shown.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    logprobs: Logprobs = 0,
+    seed: SampleSeed = 0,
+    random: Random = False,
+    int8: Int8 = False,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with completions and figures.")] = False,
 ) -> None:
     """Print what could stand at a position of a file, to the end of its line or, with --block, of its block.

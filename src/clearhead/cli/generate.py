@@ -15,6 +15,7 @@ from ..models import Model
 from ..tasks import Continuation, Interrupted, Lesson, Writer, generate, teach, writer
 from ..tasks.generate import sampling_of
 from .lines import bar, columns, harmless, in_int8, read_lines, say, say_random, say_speed, text_of, trained_or_random
+from .options import Device, Int8, Logprobs, MinP, Random, SampleSeed, Temperature, TopK, TopP
 
 LONG = 32  # texts from which on a bar is shown
 
@@ -29,29 +30,24 @@ def command(
     stop: Annotated[
         list[str] | None, typer.Option(help="Stop before this string; \\n is a new line. May be repeated.")
     ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(help="0: the best token always. Unless given: 1 with samples or a filter, else 0."),
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the k best tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that reach p together.")] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Draw from tokens at least p times as likely as the best.")
-    ] = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens that are there become less likely.")] = 1.0,
     choices: Annotated[
         list[str] | None, typer.Option(help="A text that may be written; no other may. May be repeated.")
     ] = None,
     window: Annotated[bool, typer.Option("--window", help="Go on past the context with its last tokens.")] = False,
-    logprobs: Annotated[int, typer.Option(help="Show each token's log probability beside the N best.")] = 0,
+    logprobs: Logprobs = 0,
     teach_target: Annotated[
         str | None, typer.Option("--teach", help="Compare with this true text: teacher forcing beside testing.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Sample n draws with seed + n; also of --random weights.")] = 0,
+    seed: SampleSeed = 0,
     batch: Annotated[int, typer.Option(help="Texts that are written together.")] = 16,
-    random: Annotated[bool, typer.Option("--random", help="MODEL is a name: use random weights.")] = False,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits; the loss of quality is shown.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    random: Random = False,
+    int8: Int8 = False,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with texts, tokens and figures.")] = False,
 ) -> None:
     """Write on from a prompt, token by token; a model that reads a source (t5, transformer) answers it instead.

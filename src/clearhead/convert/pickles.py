@@ -1,7 +1,7 @@
 """Files of torch.save, read without running them and without a second copy of their numbers.
 
 torch.load(weights_only=True) refuses code too, but allocates whatever the file asks for and reads old files whole. Here
-the pickle only yields descriptions (see inert_pickle), which are checked against the file, and the numbers come from a
+the pickle only yields descriptions (see tensor_pickle), which are checked against the file, and the numbers come from a
 memory map. Both of torch's layouts are read: the zip archive (since 1.6) and the row of pickles before it.
 """
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ClearheadError, quoted, shown, some
-from .inert_pickle import View, interpret, kind
 from .mapped import MappedFile, checked_shape
 from .npz import ZIP_FAULTS
+from .tensor_pickle import View, interpret, kind
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 LEGACY_PROTOCOL = 1001

@@ -15,7 +15,9 @@ from ..train.questions import QuestionTask
 from ..train.task import Task
 from ..train.translation import TranslationTask
 from .page import write_report
-from .samples import Sample, language_samples, sample_predictions
+from .sample_kinds import Sample
+from .samples import sample_predictions
+from .text_samples import language_samples
 
 EXCERPTS, EXCERPT = 8, 200  # texts, and tokens of each, that samples are taken from
 

@@ -16,8 +16,16 @@ from torch import Tensor
 
 from ..analyse import AttentionRow
 from ..errors import shown
-from .charts import label, number, sequential
-from .samples import LanguageSample, MaskedSample, PictureSample, QuestionSample, Sample, TextSample, TranslationSample
+from .sample_kinds import (
+    LanguageSample,
+    MaskedSample,
+    PictureSample,
+    QuestionSample,
+    Sample,
+    TextSample,
+    TranslationSample,
+)
+from .scale import label, number, sequential
 
 HALF = "▀"
 RAMP = " .:-=+*#%@"

@@ -15,7 +15,7 @@ ELSEWHERE = ("device", "compile", "shard", "save_every", "log_every")  # setting
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run: what is learned from what, and how. `first` is a run to be trained before, whose weights it takes.
+    """A complete run: what is learned from what, and how. `first`: a run to be trained before, whose weights it takes.
 
     A first stage lies in the folder `first` below this run's own; once it is there, the run is one from that folder.
     """

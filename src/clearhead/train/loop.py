@@ -136,6 +136,8 @@ class Trainer:
         if self.here.first:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.metrics = Metrics(self.folder, self.step)
+            if not self.metrics.writes_events:
+                self.watch.said("TensorBoard is not installed: no event files are written (pip install tensorboard)")
         self.here.wait()
 
     def _restore(self, saved: Saved) -> None:
@@ -257,6 +259,7 @@ class Trainer:
 
     def _finish(self) -> Outcome:
         """The best weights, or the mean of the last ones, judged on every part that there is."""
+        began = time.perf_counter()
         if self.best is None:
             self._save_model()
         elif self.settings.average_last:
@@ -265,7 +268,7 @@ class Trainer:
         merge(self.model)
         self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
-        self.outputs.tell({"run": self.run.name, "steps": self.step, "seconds": self.spent, **outcome.figures})
+        self.outputs.tell(outcome, self.run, self.spent + time.perf_counter() - began)
         return outcome
 
     # -------------------------------------------------------------------------------------- odds and ends

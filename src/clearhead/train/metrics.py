@@ -32,6 +32,11 @@ class Metrics:
             raise ClearheadError(f"{self.file} can't be written: {problem.strerror}") from None
         self._board = _board(folder, step)
 
+    @property
+    def writes_events(self) -> bool:
+        """Whether TensorBoard is installed, and its files are written too."""
+        return self._board is not None
+
     def write(self, step: int, figures: Mapping[str, float]) -> None:
         line = {"step": step, **{name: value if math.isfinite(value) else None for name, value in figures.items()}}
         try:

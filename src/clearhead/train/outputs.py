@@ -2,15 +2,16 @@
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..convert import write_safetensors
 from ..models.base import Model
 from ..runs import load, save
 from .average import average_checkpoints
+from .job import Outcome, Run
 from .lora import adapted, merge
+from .machine import machine
 from .ranks import Ranks
 from .task import Task
 from .work import Spread
@@ -41,8 +42,15 @@ class Outputs:
         """The folder's own model, in the first process."""
         return load(self.folder, device="cpu") if self.here.first else None
 
-    def tell(self, result: Mapping[str, Any]) -> None:
+    def tell(self, outcome: Outcome, run: Run, wall: float) -> None:
+        """result.json: the figures by part, and what they cost on which machine.
+
+        `seconds` is the time of updates and validations over all sittings, `wall_seconds` the last judgement too.
+        """
         if self.here.first:
+            result = {"run": run.name, "steps": outcome.steps, "seconds": outcome.seconds, "wall_seconds": wall}
+            result["machine"] = machine(self.here.device, run.settings.precision, self.here.world)
+            result |= outcome.figures
             aside = self.folder / ".result.json.part"
             aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             aside.replace(self.folder / "result.json")

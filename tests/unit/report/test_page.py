@@ -11,7 +11,7 @@ from clearhead.analyse import AttentionMap, AttentionRow
 from clearhead.errors import ClearheadError
 from clearhead.models.vit import ViTConfig
 from clearhead.report import write_report
-from clearhead.report.samples import (
+from clearhead.report.sample_kinds import (
     LanguageSample,
     MaskedSample,
     PictureSample,
@@ -103,7 +103,17 @@ def test_a_run_of_the_loop_has_curves_figures_settings_and_threads_on_its_page(t
     for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
         if "valid/loss" in line:
             assert f"valid at step {line['step']}: " in page
-    assert "threads" in checker.text and str(torch.get_num_threads()) in checker.text
+    told = json.loads((tmp_path / "result.json").read_text())["machine"]
+    assert set(told) <= set(checker.text) and {str(value) for value in told.values()} <= set(checker.text)
+    assert "machine" not in checker.text  # it is no part of the data
+
+
+def test_a_run_that_is_not_finished_has_the_threads_and_processes_of_its_last_state(tmp_path):
+    record = tmp_path / "state" / "00000010" / "state.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"values": {"threads": 17, "world": 5}}))
+    text = checked(write_report(folder_of(tmp_path, run_yaml="name: x\n")).read_text()).text
+    assert text[text.index("threads") + 1] == "17" and text[text.index("processes") + 1] == "5"
 
 
 def test_the_configuration_is_a_table_of_what_run_yaml_holds(tmp_path):

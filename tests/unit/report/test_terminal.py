@@ -8,7 +8,7 @@ from rich.console import Console
 
 from clearhead.analyse import AttentionRow
 from clearhead.models.vit import ViTConfig
-from clearhead.report.samples import PictureSample, TextSample, TranslationSample
+from clearhead.report.sample_kinds import PictureSample, TextSample, TranslationSample
 from clearhead.report.terminal import HALF, picture_lines, show_matrix, show_row, show_samples
 from clearhead.tasks import Alignment
 

@@ -1,8 +1,10 @@
 """The loop: it learns, it stops, it goes on after anything exactly where it was."""
 
+import importlib.util
 import json
 import multiprocessing
 import os
+import platform
 import random
 import signal
 import time
@@ -50,6 +52,33 @@ def test_it_learns_and_leaves_a_folder_that_load_reads(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["test"] == outcome.figures["test"]
     assert clearhead.load(tmp_path, device="cpu").config.vocab == 12
     assert clearhead.tokenizer(tmp_path).ids("w3 w1") == [3, 1]
+
+
+def test_the_result_says_what_it_cost_on_which_machine(tmp_path):
+    outcome = train(run(steps=10), tmp_path)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["steps"] == 10 and result["seconds"] == outcome.seconds < result["wall_seconds"]
+    told = result["machine"]
+    assert told["torch"] == torch.__version__ and told["precision"] == "fp32" and told["processes"] == 1
+    assert told["threads"] == torch.get_num_threads()
+    facts = Path("/proc/cpuinfo")
+    assert told["device"] in (facts.read_text() if facts.exists() else platform.processor() or platform.machine())
+
+
+def test_that_tensorboard_is_not_installed_is_said_once(tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else found(name))
+    said: list[str] = []
+    train(run(steps=20), tmp_path, Watch(said=said.append))
+    assert said == ["TensorBoard is not installed: no event files are written (pip install tensorboard)"]
+    assert not (tmp_path / "events").exists() and len(read_metrics(tmp_path)) > 20
+
+
+def test_with_tensorboard_event_files_are_written_and_nothing_is_said(tmp_path):
+    pytest.importorskip("tensorboard", reason="writes TensorBoard's event files, and it is not installed")
+    said: list[str] = []
+    train(run(steps=10), tmp_path, Watch(said=said.append))
+    assert said == [] and list((tmp_path / "events").glob("events.*"))
 
 
 def test_the_same_run_twice_gives_the_same_bits(tmp_path):
