@@ -13,11 +13,13 @@ from . import (
     convert,
     data,
     embed,
+    explain,
     export,
     fill,
     generate,
     models,
     similar,
+    studio,
     trace,
     train,
     translate,
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 app.command("models")(models.command)
 app.command("trace")(trace.command)
+app.command("explain")(explain.command)
+app.command("studio")(studio.command)
 app.command("train")(train.train)
 app.command("finetune")(train.finetune)
 app.command("eval")(train.evaluate)

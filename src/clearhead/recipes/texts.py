@@ -45,18 +45,18 @@ def translate_dates() -> Run:
     """
     spec = TranslationSpec(
         model="transformer-tiny",
-        fields={"layers": 2, "norm": "pre", "dropout": 0.0, "context": 128},
+        fields={"width": 96, "layers": 2, "norm": "pre", "dropout": 0.0, "context": 128},
         data="dates",
         options=DATES,
         tokenizer="characters",
         written=200,
     )
     settings = Settings(
-        steps=1200,
-        batching=Batching(size=2048),
+        steps=2200,
+        batching=Batching(size=1024),
         optimiser=FAST,
         warmup=50,
-        validate_every=400,
+        validate_every=1100,
     )
     return Run("translate-dates", spec, settings)
 
@@ -101,11 +101,11 @@ def bert_python() -> Run:
         length=96,
     )
     settings = Settings(
-        steps=700,
+        steps=600,
         batching=Batching(size=32),
         optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
         warmup=50,
-        validate_every=700,
+        validate_every=600,
     )
     return Run("bert-python", spec, settings)
 

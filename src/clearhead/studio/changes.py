@@ -1,0 +1,136 @@
+"""What is done to a pass: the changes that were asked for, as replacements for its sites.
+
+A token that is exchanged makes another input: its number changes before the pass, and the rows are named after it. All
+else acts while the model runs (analyse/interventions). Positions are dropped before anything else is done to a site.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..analyse import (
+    Intervention,
+    attention_temperature,
+    edit_token,
+    heads_off,
+    no_positions,
+    patch,
+    together,
+)
+from ..errors import ClearheadError, quoted
+from ..models import Model
+from ..trace import Recorder
+from .inputs import Ready
+from .schema import Change, Inputs
+from .shelf import Opened
+
+MOST = 64
+NEEDS: dict[str, tuple[str, ...]] = {
+    "heads-off": (),
+    "temperature": ("factor",),
+    "no-positions": (),
+    "patch": ("site", "other"),
+    "tokens": ("place", "token"),
+}
+MAY_HAVE: dict[str, tuple[str, ...]] = {
+    "heads-off": ("stack", "layer", "heads"),
+    "temperature": ("stack", "layer"),
+    "no-positions": (),
+    "patch": ("place",),
+    "tokens": ("stack",),
+}
+
+TEXTS = ("text", "second", "source", "target")  # what a trace's `about` calls them
+
+Reading = Callable[[Inputs], Ready]
+
+
+def changed(opened: Opened, given: Ready, changes: Sequence[Change], read: Reading) -> tuple[Ready, Intervention]:
+    """The input with its tokens exchanged, and what the pass goes on with at which sites.
+
+    read  makes another input ready, for a patch
+    """
+    _check(changes)
+    prepared = given
+    for change in changes:
+        if change.kind == "tokens":
+            prepared = _with_token(opened, prepared, change)
+    acting = [change for change in changes if change.kind != "tokens"]
+    first = [no_positions(opened.model)] if any(change.kind == "no-positions" for change in acting) else []
+    rest = [_acting(opened.model, change, read) for change in acting if change.kind != "no-positions"]
+    notes = (*prepared.notes, *map(in_words, changes))
+    return replace(prepared, notes=notes), together(*first, *rest)
+
+
+def in_words(change: Change) -> str:
+    """What was done, for a person to read."""
+    where = _where(change)
+    match change.kind:
+        case "heads-off":
+            which = "all heads" if change.heads is None else f"head {', '.join(map(str, change.heads))}"
+            return f"changed: {which} off{where}"
+        case "temperature":
+            return f"changed: what goes into the softmax divided by {change.factor:g}{where}"
+        case "no-positions":
+            return "changed: the model is not told where tokens stand"
+        case "patch":
+            place = "" if change.place is None else f" at place {change.place}"
+            return f"changed: {quoted(change.site)}{place} is that of another input"
+        case _:
+            return f"changed: token {change.token} stands at place {change.place}{where}"
+
+
+def _where(change: Change) -> str:
+    parts = [part for part in (change.stack, None if change.layer is None else f"layer {change.layer}") if part]
+    return f" in {', '.join(parts)}" if parts else ""
+
+
+def _check(changes: Sequence[Change]) -> None:
+    """Each change has what it needs and nothing that it would take no notice of."""
+    if len(changes) > MOST:
+        raise ClearheadError(f"{len(changes)} changes are more than the {MOST} that one pass takes")
+    for change in changes:
+        said = {name for name, value in change.model_dump(exclude={"kind"}).items() if value is not None}
+        missing = [name for name in NEEDS[change.kind] if name not in said]
+        if missing:
+            raise ClearheadError(f"a change of kind '{change.kind}' needs {' and '.join(missing)}")
+        idle = sorted(said - {*NEEDS[change.kind], *MAY_HAVE[change.kind]})
+        if idle:
+            raise ClearheadError(f"a change of kind '{change.kind}' takes no {' and no '.join(idle)}")
+
+
+def _acting(model: Model, change: Change, read: Reading) -> Intervention:
+    if change.kind == "heads-off":
+        return heads_off(model, change.heads, layer=change.layer, kind=change.stack)
+    if change.kind == "temperature":
+        assert change.factor is not None
+        return attention_temperature(model, change.factor, layer=change.layer, kind=change.stack)
+    assert change.site is not None and change.other is not None
+    if any(sign in change.site for sign in "*?["):
+        raise ClearheadError(f"one site is patched at a time: {quoted(change.site)} names several")
+    other = read(change.other)
+    with torch.no_grad(), Recorder(model, change.site) as trace:
+        model(*other.tensors, **other.options)
+    return patch(trace, change.site, places=None if change.place is None else [change.place])
+
+
+def _with_token(opened: Opened, given: Ready, change: Change) -> Ready:
+    """The same row but for one token; what the row is called changes with it."""
+    assert change.place is not None and change.token is not None
+    if change.stack == "cross":
+        raise ClearheadError("a token stands in the encoder's text or in the decoder's, not in cross-attention")
+    both = "target" in opened.model.takes
+    side = "target" if both and change.stack == "decoder" else "source"
+    (exchange,) = edit_token(opened.model, change.place, change.token, side=side).values()
+    number, axis = int(side == "target"), side if both else "tokens"
+    row: Tensor = exchange(given.tensors[number])  # pyright: ignore[reportCallIssue]
+    words = opened.words.of(*(given.about[name] for name in TEXTS if name in given.about))
+    speller = words.target if side == "target" else words.source
+    tokens, pieces = list(given.tokens[axis]), f"{axis}_tokens" if both else axis
+    tokens[change.place] = speller.token(change.token)
+    named = list(given.about[pieces])
+    named[change.place] = speller.piece(change.token)
+    tensors = tuple(row if place == number else tensor for place, tensor in enumerate(given.tensors))
+    return replace(given, tensors=tensors, tokens=given.tokens | {axis: tokens}, about=given.about | {pieces: named})
