@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import ClearheadError, near
 from ..train.loop import Run
-from . import finetuning, pictures, texts
+from . import finetuning, one_gpu, pictures, texts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ def _described(make: Callable[..., Run]) -> Recipe:
     return Recipe(make.__name__.replace("_", "-"), make, title, parts.get("Costs", ""), parts.get("Gives", ""))
 
 
-RECIPES = {recipe.name: recipe for recipe in map(_described, (*pictures.RECIPES, *texts.RECIPES, *finetuning.RECIPES))}
+EVERY = (*pictures.RECIPES, *texts.RECIPES, *finetuning.RECIPES, *one_gpu.RECIPES)
+RECIPES = {recipe.name: recipe for recipe in map(_described, EVERY)}
 
 
 def recipe(name: str, quick: bool = False) -> Run:

@@ -55,6 +55,8 @@ class TranslationSpec(Spec):
     """data        the name of a set of parallel text, or two files: the source and the target
     folder      where named sets lie; options: of the set's reader, such as source and target, or directions
     valid, test your own two files for these; without valid, a tenth is held out
+    more        other named sets in the same languages whose pairs are learnt too: their train part, or where they have
+                none all of their parts
     tests       other named sets in the same languages whose test parts are judged too, under their names
     tokenizer   bpe (unless given), characters or words, learnt from the training part; a checkpoint has its own
     vocabulary  how many tokens it may have, of each side where they are separate
@@ -77,6 +79,7 @@ class TranslationSpec(Spec):
     options: Mapping[str, Any] | None = None
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     tokenizer: str | None = None
     vocabulary: int | None = None
@@ -203,6 +206,12 @@ def written(model: Any, sources: Sequence[Row], ends: Ends, beams: int = 1, pena
     return [found[row] for row in range(len(sources))]
 
 
+def _one_after_another(parts: Sequence[Parallel]) -> Parallel:
+    return Parallel(
+        *([*chain.from_iterable(sides)] for sides in zip(*((p.sources, p.targets) for p in parts), strict=True))
+    )
+
+
 def scored(said: Sequence[str], true: Sequence[str], scores: Sequence[str]) -> dict[str, float]:
     """Exact match as a share of the lines; BLEU and chrF of the whole, as sacrebleu computes them (13a)."""
     figures: dict[str, float] = {}
@@ -235,7 +244,8 @@ class TranslationTask:
         self.metric, self.higher_is_better = spec.metric, spec.metric != LOWEST
         config = config_of(spec, (TransformerConfig, T5Config), "translation")
         dataset = parallel_text(spec.data, spec.folder, spec.options, spec.valid, spec.test)
-        self.texts = {name: self._prepared(part) for name, part in {**dataset.parts, **self._more(dataset)}.items()}
+        parts, joined = self._joined(dataset)
+        self.texts = {name: self._prepared(part) for name, part in parts.items()}
         self.source, self.target = self._tokenizers(config)
         self.settled = self._settled(config) if is_new(spec) else {}
         final = config.with_changes(**self.settled)
@@ -249,21 +259,34 @@ class TranslationTask:
         sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
         told = f"{sizes} tokens in the vocabulary; pairs: "
         told += ", ".join(f"{name} {len(rows[0]):,}" for name, rows in self.rows.items())
-        self.notes = (*dataset.notes, told, *dropped, *cut)
+        self.notes = (*dataset.notes, *joined, told, *dropped, *cut)
 
     def _prepared(self, part: Parallel) -> Parallel:
         sources, targets = ([t.lower() if self.spec.lowercase else t for t in s] for s in (part.sources, part.targets))
         return Parallel([self.spec.prefix + text for text in sources], targets)
 
-    def _more(self, dataset: Dataset[Parallel]) -> dict[str, Parallel]:
-        """The test parts of other sets in the same languages."""
-        if not self.spec.tests:
-            return {}
+    def _joined(self, dataset: Dataset[Parallel]) -> tuple[dict[str, Parallel], tuple[str, ...]]:
+        """The parts with those of other sets in the same languages: more to learn from, and more tests."""
+        parts, notes = dict(dataset.parts), []
+        for name in self.spec.more:
+            other = self._beside(name, dataset)
+            learnt = [other.parts["train"]] if "train" in other.parts else [*other.parts.values()]
+            known = [parts["train"]] if "train" in parts else []
+            parts["train"] = _one_after_another([*known, *learnt])
+            notes.append(f"{sum(map(len, learnt)):,} pairs of {name} join train")
+        for name in self.spec.tests:
+            other = self._beside(name, dataset)
+            whole = name in self.spec.more and "train" not in other.parts
+            require("test" in other.parts and not whole, f"{name} has no test part that is not learnt")
+            parts[name] = other.parts["test"]
+        order = sorted(parts, key=lambda part: part != "train")
+        return {part: parts[part] for part in order}, tuple(notes)
+
+    def _beside(self, name: str, dataset: Dataset[Parallel]) -> Dataset[Parallel]:
         source, target = dataset.languages or ("source", "target")
-        opened = {name: open_set(name, self.spec.folder, source=source, target=target) for name in self.spec.tests}
-        for name, other in opened.items():
-            require(other.kind == "parallel" and "test" in other.parts, f"{name} has no parallel test part")
-        return {name: other.parts["test"] for name, other in opened.items()}
+        other = open_set(name, self.spec.folder, source=source, target=target)
+        require(other.kind == "parallel", f"{name} is not parallel text")
+        return other
 
     def _tokenizers(self, config: Any) -> tuple[Tokenizer, Tokenizer]:
         spec = self.spec

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import clearhead
+from clearhead.data.sets import open_set
 from clearhead.data.tokenizer_files import read_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import Model
@@ -254,6 +256,26 @@ def test_dates_between_languages_are_one_task(files):
     batch = task.batch(0, Batching(size=500), 0, 1, CPU)
     loss = float(task.losses(task.model(0).requires_grad_(False), batch)["loss"]) / task.weight(batch)
     assert loss < 2 * math.log(task.source.size)
+
+
+def test_other_sets_join_what_is_learnt_and_what_is_judged():
+    spec = TranslationSpec(model="transformer-tiny", data="phrases", more=("phrases",), tests=("phrases",))
+    alone = TranslationSpec(model="transformer-tiny", data="phrases").open()
+    task = spec.open()
+    assert isinstance(task, TranslationTask) and isinstance(alone, TranslationTask)
+    assert len(task.texts["train"]) == len(alone.texts["train"]) + 67
+    assert task.texts["phrases"] == alone.texts["test"]
+    assert task.parts == ("valid", "test", "phrases")
+    assert "67 pairs of phrases join train" in task.notes
+
+
+def test_a_set_that_is_learnt_whole_is_no_test(monkeypatch):
+    everything = open_set("phrases")
+    known = replace(everything, parts={"test": everything.parts["test"]})
+    monkeypatch.setattr("clearhead.train.translation.open_set", lambda *_, **__: known)
+    spec = TranslationSpec(model="transformer-tiny", data="phrases", more=("flores",), tests=("flores",))
+    with pytest.raises(ClearheadError, match="flores has no test part that is not learnt"):
+        spec.open()
 
 
 def test_the_losses_compile_whole(files):

@@ -1,0 +1,166 @@
+"""Text models for one GPU, towards figures that others have published. Some have a short version for two cores."""
+
+from ..train.average import Average
+from ..train.language import LanguageSpec
+from ..train.loop import Run
+from ..train.masked import MaskedSpec
+from ..train.optimiser import Optimiser
+from ..train.settings import Settings
+from ..train.task import Batching
+from ..train.translation import TranslationSpec
+
+
+def translate_multi30k() -> Run:
+    """A small encoder-decoder translates captions of pictures from English to German (Multi30k, 29,000 pairs).
+
+    Four layers each, 128 wide, joint BPE of 10,000 tokens, lower case; beam 5, the last ten checkpoints averaged.
+
+    Command: clearhead train translate-multi30k
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    spec = TranslationSpec(
+        model="transformer-tiny",
+        fields={"norm": "pre", "dropout": 0.3, "context": 256},
+        data="multi30k",
+        options={"source": "en", "target": "de"},
+        vocabulary=10_000,
+        lowercase=True,
+        smoothing=0.1,
+        scores=("bleu", "chrf"),
+        beams=5,
+        written=200,
+    )
+    settings = Settings(
+        steps=10_000,
+        batching=Batching(size=4096),
+        optimiser=Optimiser(rate=3e-3, betas=(0.9, 0.98), weight_decay=0.01),
+        schedule="inverse-sqrt",
+        warmup=1000,
+        average_last=10,
+        validate_every=500,
+        precision="bf16",
+    )
+    return Run("translate-multi30k", spec, settings)
+
+
+def translate_nepali() -> Run:
+    """A small encoder-decoder from Nepali to English, from the few thousand pairs at hand and phrases of our own.
+
+    Learnt: TICO-19, NTREX and four fifths of 80 phrases of our own. Chosen on FLORES' dev, judged on its devtest.
+
+    Command: clearhead train translate-nepali
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    spec = TranslationSpec(
+        model="transformer-tiny",
+        fields={"norm": "pre", "dropout": 0.3, "context": 256},
+        data="flores",
+        options={"source": "ne", "target": "en"},
+        more=("tico19", "ntrex", "phrases"),
+        tests=("phrases",),
+        vocabulary=6_000,
+        longest=220,
+        smoothing=0.1,
+        scores=("bleu", "chrf"),
+        beams=5,
+        written=200,
+    )
+    settings = Settings(
+        steps=6_000,
+        batching=Batching(size=4096),
+        optimiser=Optimiser(rate=3e-3, betas=(0.9, 0.98), weight_decay=0.05),
+        schedule="inverse-sqrt",
+        warmup=1000,
+        average_last=5,
+        validate_every=500,
+        precision="bf16",
+    )
+    return Run("translate-nepali", spec, settings)
+
+
+def gpt_shakespeare() -> Run:
+    """A GPT of 10.7 million weights learns tiny Shakespeare letter by letter, 256 at a time.
+
+    Command: clearhead train gpt-shakespeare
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    spec = LanguageSpec(
+        model="gpt2",
+        fields={"width": 384, "layers": 6, "heads": 6, "ff": 1504, "context": 256, **_dropout(0.25)},
+        data="tinyshakespeare",
+        tokenizer="characters",
+    )
+    settings = Settings(
+        steps=2000,
+        batching=Batching(size=64),
+        optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=2e-3, weight_decay=0.1),
+        warmup=100,
+        average=Average(decay=0.99),
+        validate_every=250,
+        precision="bf16",
+    )
+    return Run("gpt-shakespeare", spec, settings)
+
+
+def gpt_wikitext2() -> Run:
+    """A GPT learns WikiText-2 word by word, from nothing: a vocabulary of 33,278 words, 256 of them at a time.
+
+    Command: clearhead train gpt-wikitext2
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    spec = LanguageSpec(
+        model="gpt2",
+        fields={"width": 384, "layers": 8, "heads": 6, "context": 256, **_dropout(0.4)},
+        data="wikitext2",
+        tokenizer="words",
+        vocabulary=40_000,
+        stride=128,
+    )
+    settings = Settings(
+        epochs=40,
+        batching=Batching(size=32),
+        optimiser=Optimiser(name="muon", rate=5e-3, adam_rate=1e-3, weight_decay=0.2),
+        warmup=200,
+        average=Average(decay=0.99),
+        precision="bf16",
+    )
+    return Run("gpt-wikitext2", spec, settings)
+
+
+def bert_wikitext2(quick: bool = False) -> Run:
+    """A BERT fills masked words of WikiText-2 and says whether two pieces of an article belong together.
+
+    Command: clearhead train bert-wikitext2 [--quick]
+    Costs: not measured yet
+    Gives: not measured yet
+    """
+    small = {"width": 192, "layers": 4, "heads": 6, "ff": 768, "context": 128, "dropout": 0.0}
+    large = {"width": 384, "layers": 8, "heads": 6, "ff": 1536, "context": 128, "dropout": 0.1}
+    spec = MaskedSpec(
+        model="bert-base",
+        fields=small if quick else large,
+        data="wikitext2",
+        vocabulary=4096 if quick else 16_384,
+        lowercase=True,
+        length=96 if quick else 128,
+    )
+    settings = Settings(
+        steps=600 if quick else 12_000,
+        batching=Batching(size=32 if quick else 256),
+        optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=3e-3 if quick else 2e-3, weight_decay=0.05),
+        warmup=50 if quick else 500,
+        validate_every=600 if quick else 2000,
+        precision="fp32" if quick else "bf16",
+    )
+    return Run("bert-wikitext2", spec, settings)
+
+
+def _dropout(share: float) -> dict[str, float]:
+    return {"dropout": share, "attention_dropout": share, "embedding_dropout": share}
+
+
+RECIPES = (translate_multi30k, translate_nepali, gpt_shakespeare, gpt_wikitext2, bert_wikitext2)
