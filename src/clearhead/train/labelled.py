@@ -302,9 +302,9 @@ class LabelledTask:
 
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> LabelledBatch:
         chosen = self.rows["train"].share(number, batching, rank, world)
-        return self._batch("train", chosen, device)
+        return self.batch_of("train", chosen, device)
 
-    def _batch(self, part: str, chosen: Sequence[int], device: torch.device) -> LabelledBatch:
+    def batch_of(self, part: str, chosen: Sequence[int], device: torch.device) -> LabelledBatch:
         labels = self.dataset.parts[part].labels[torch.tensor(chosen)]
         return LabelledBatch(self.rows[part].filled(chosen, device), labels.to(device))
 
@@ -326,7 +326,7 @@ class LabelledTask:
         scores = torch.empty(len(truths), self.start.config.num_classes)
         with evaluating(model):
             for chosen in self.rows[part].longest_first(EVALUATED):
-                batch = self._batch(part, chosen, device)
+                batch = self.batch_of(part, chosen, device)
                 scores[chosen] = model.head(model.hidden(*batch.text)).float().cpu()
                 done += len(chosen)
                 progress(done, len(truths))

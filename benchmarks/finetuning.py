@@ -1,0 +1,122 @@
+"""Fine-tuning the real MiniLM beside transformers: same files, same batches, same recipe, several seeds.
+
+    python -m benchmarks.finetuning [finetune-sst2] [--seeds 3] [--quick] [--device cpu] [key=value ...]
+
+Ours is `clearhead train RECIPE`. The peer is transformers' BertForSequenceClassification from the same folder, given
+the same batches in the same order, torch's AdamW with decay on matrices as its Trainer has it (everything but biases
+and norms), the same rates, warm-up, clipping and precision; its new head is drawn from the same seed. Both keep the
+weights that are best on held-out training data, and are judged on the set's test part once, at the end.
+"""
+
+import argparse
+import copy
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from clearhead.models.registry import as_device
+from clearhead.recipes.start import named_run
+from clearhead.runs.places import located
+from clearhead.train.labelled import LabelledTask
+from clearhead.train.loop import Run, Watch, train
+from clearhead.train.schedule import Schedule
+from clearhead.train.scores import accuracy, f1
+
+from . import peers, table
+
+
+def ours(run: Run, task: LabelledTask) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        return train(run, Path(folder), Watch(), task).figures["test"]
+
+
+class Theirs:
+    """transformers' model under the same recipe."""
+
+    def __init__(self, run: Run, task: LabelledTask, device: torch.device) -> None:
+        peers.declare_vision_operators()
+        from transformers import BertForSequenceClassification  # pyright: ignore[reportMissingImports]
+
+        self.run, self.task, self.device = run, task, device
+        torch.manual_seed(run.settings.seed)
+        folder = located(run.spec.model)
+        self.model: Any = BertForSequenceClassification.from_pretrained(folder, num_labels=len(task.classes)).to(device)
+        made = run.settings.optimiser
+        plain = [w for name, w in self.model.named_parameters() if "bias" in name or "LayerNorm" in name]
+        decayed = [w for name, w in self.model.named_parameters() if "bias" not in name and "LayerNorm" not in name]
+        groups = [{"params": decayed, "weight_decay": made.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        self.optimiser = torch.optim.AdamW(groups, lr=made.rate, betas=made.betas, eps=made.eps, fused=True)
+        self.steps = run.settings.updates(task.batches_per_epoch(run.settings.batching))
+        self.validate_every = run.settings.validates_every(task.batches_per_epoch(run.settings.batching))
+
+    def logits(self, text: Any) -> torch.Tensor:
+        mask = torch.arange(text.ids.shape[1], device=self.device) < text.lengths[:, None]
+        wide = torch.autocast(self.device.type, torch.bfloat16, enabled=self.run.settings.precision == "bf16")
+        with wide:
+            return self.model(text.ids, attention_mask=mask.long(), token_type_ids=text.segments).logits.float()
+
+    def judged(self, part: str) -> dict[str, float]:
+        self.model.eval()
+        truths = self.task.dataset.parts[part].labels
+        answers = torch.empty_like(truths)
+        with torch.no_grad():
+            for chosen in self.task.rows[part].longest_first(64):
+                answers[chosen] = self.logits(self.task.batch_of(part, chosen, self.device).text).argmax(-1).cpu()
+        self.model.train()
+        return {"accuracy": accuracy(answers, truths), "f1": f1(answers, truths)}
+
+    def trained(self) -> dict[str, float]:
+        settings, best = self.run.settings, (-1.0, None)
+        schedule = Schedule(steps=self.steps, name=settings.schedule, warmup=min(settings.warmup, self.steps))
+        self.model.train()
+        for step in range(self.steps):
+            for group in self.optimiser.param_groups:
+                group["lr"] = settings.optimiser.rate * schedule.factor(step)
+            batch = self.task.batch(step, settings.batching, 0, 1, self.device)
+            F.cross_entropy(self.logits(batch.text), batch.labels).backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.optimiser.clip or float("inf"))
+            self.optimiser.step()
+            self.optimiser.zero_grad()
+            if (step + 1) % self.validate_every == 0 or step + 1 == self.steps:
+                figure = self.judged("valid")["accuracy"]
+                if figure > best[0]:
+                    best = figure, copy.deepcopy(self.model.state_dict())
+        self.model.load_state_dict(best[1])
+        return self.judged("test")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", nargs="?", default="finetune-sst2")
+    parser.add_argument("changes", nargs="*", help="key=value")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="auto")
+    asked = parser.parse_intermixed_args()
+    device = as_device(asked.device)
+    rows: dict[str, list[tuple[dict[str, float], float]]] = {"clearhead": [], "transformers": []}
+    for seed in range(asked.seeds):
+        run = named_run(asked.recipe, keys=[f"seed={seed}", f"device={device}", *asked.changes], quick=asked.quick)
+        task = run.spec.open()
+        assert isinstance(task, LabelledTask), f"{asked.recipe} is not about labelled texts"
+        for name, contest in (("clearhead", ours), ("transformers", lambda r, t: Theirs(r, t, device).trained())):
+            begun = time.perf_counter()
+            figures = contest(run, task)
+            rows[name].append((figures, time.perf_counter() - begun))
+            print(f"seed {seed}, {name}: accuracy {figures['accuracy']:.4f}, F1 {figures['f1']:.4f}", flush=True)
+    lines = []
+    for name, found in rows.items():
+        for figure in ("accuracy", "f1"):
+            values = [100 * figures[figure] for figures, _ in found]
+            lines.append((name, figure, f"{statistics.mean(values):.2f}", *(f"{value:.2f}" for value in values)))
+        print(f"{name}: {statistics.mean(seconds for _, seconds in found):.0f} s a run")
+    print(table(("who", "figure", "mean", *(f"seed {seed}" for seed in range(asked.seeds))), lines))
+
+
+if __name__ == "__main__":
+    main()
