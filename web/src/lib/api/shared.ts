@@ -16,6 +16,7 @@ export interface SharedDocument {
   pass: Pass;
   matrices: Record<string, Packed>;
   left_out: { key: string; site: string; why: string }[];
+  digits: "float32" | "float16";
   notes: string[];
   picture: string | null;
 }
@@ -30,6 +31,7 @@ export function sharedDocument(): SharedDocument | null {
   const found = JSON.parse(element.textContent) as SharedDocument;
   if (found.format !== FORMAT) throw new Refusal(`This page holds format ${found.format} of a pass, and it reads ${FORMAT}.`, 0);
   document.getElementById("clearhead-shared-notes")?.remove(); // the frame says them
+  if (element.dataset.at && !location.hash) location.replace(element.dataset.at); // where the reader was who shared it
   return found;
 }
 
@@ -53,7 +55,7 @@ export class PageSource implements Source {
   readonly pass: Pass;
   private whole = new Map<string, Promise<Grid>>();
 
-  constructor(private readonly inside: SharedDocument) {
+  constructor(readonly inside: SharedDocument) {
     this.pass = inside.pass;
   }
 
