@@ -44,13 +44,13 @@ def card_of_folder(id: str, place: Path, data: Path | None) -> ModelCard:
         model = skeleton(family, config)
     except (ClearheadError, OSError) as problem:
         return broken(id, place, str(problem))
-    return card(id, place.name, model, folder=place, data=data)
+    return card(id, id.partition("~")[0], model, folder=place, data=data)
 
 
 def broken(id: str, place: Path, problem: str) -> ModelCard:
     return ModelCard(
         id=id,
-        name=place.name,
+        name=id.partition("~")[0],
         family="unknown",
         folder=str(place),
         random=False,

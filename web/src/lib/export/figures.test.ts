@@ -46,7 +46,7 @@ describe("a heat map as a file", () => {
   });
   it("writes up to 64 by 64 as cells, and what is larger as the pixels of a picture", () => {
     const square = (n: number) => Array.from({ length: n }, (_, i) => Array.from({ length: n }, (_, j) => i - j));
-    expect(parsed(heatMapSvg(figure(square(64)), paint)).querySelectorAll("rect:has(title)").length).toBe(4096);
+    expect(heatMapSvg(figure(square(64)), paint).match(/<rect [^>]*><title>/g)?.length).toBe(4096);
     const large = parsed(heatMapSvg(figure(square(65), { cell: { w: 2, h: 2 } }), paint));
     expect(large.querySelectorAll("rect:has(title)").length).toBe(0);
     expect(large.querySelector("image")?.getAttribute("href")).toBe("data:image/png;base64,65x65");
