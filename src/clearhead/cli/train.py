@@ -59,14 +59,14 @@ def finetune(
     Example: `clearhead finetune path/to/minilm reviews.csv epochs=3 -o runs/reviews`
     """
     from ..recipes.own import own_run
-    from ..recipes.start import changed
+    from ..recipes.start import changed, where
     from ..runs.places import located
 
     data, keys = _sorted_words(words or [])
     if not located(checkpoint).is_dir():
         raise ClearheadError(f"there is no folder {checkpoint}: a checkpoint is the folder of a trained model")
-    where = [f"folder={folder}"] if folder is not None else []
-    _run(changed(own_run(checkpoint, data, folder), [*where, *keys]), out, as_json)
+    run = own_run(checkpoint, data, folder)
+    _run(changed(run, [*where(run, folder), *keys]), out, as_json)
 
 
 def evaluate(

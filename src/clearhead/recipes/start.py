@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..data.text_files import all_facts
 from ..errors import ClearheadError, near
 from ..models import names
 from ..train.loop import Outcome, Run, Watch
@@ -32,7 +33,14 @@ def named_run(
         run = own_run(what, data, folder)
     else:
         raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names()])}")
-    return changed(run, [f"folder={folder}", *keys] if folder is not None else keys)
+    return changed(run, [*where(run, folder), *keys])
+
+
+def where(run: Run, folder: str | None) -> list[str]:
+    """The key that says where named sets lie; none for sets that come with the package."""
+    data = getattr(run.spec, "data", None)
+    embedded = isinstance(data, str) and data in all_facts() and not all_facts()[data]["folders"]
+    return [] if folder is None or embedded else [f"folder={folder}"]
 
 
 def changed(run: Run, keys: Sequence[str]) -> Run:

@@ -67,6 +67,11 @@ def test_a_key_for_a_stage_that_is_not_there_is_refused():
         named_run("gpt-letters", keys=["first.steps=3"])
 
 
+def test_a_folder_of_data_is_told_to_sets_that_lie_in_one(tmp_path):
+    assert named_run("gpt-letters", folder=str(tmp_path)).spec == named_run("gpt-letters").spec
+    assert getattr(named_run("vit-mnist", folder=str(tmp_path)).spec, "folder", None) == str(tmp_path)
+
+
 def test_quick_is_for_recipes_that_have_a_short_version():
     assert named_run("finetune-sst2", quick=True).settings.steps
     with pytest.raises(ClearheadError, match="vit-digits has no quick version; these have: .*finetune-sst2"):
