@@ -1,11 +1,11 @@
 """clearhead: Transformers that you can train, run and see through.
 
 `create` makes a model with random weights, `load` one with trained ones, `record` shows every step of a pass by name;
-`generate`, `translate` and `complete` write, `fill`, `classify` and `answer` judge, `train` trains.
+`generate`, `translate` and `complete` write, `fill`, `classify` and `answer` judge, `train` trains, `attention` draws.
 """
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import train
 from .errors import ClearheadError
@@ -14,12 +14,16 @@ from .runs import load, save, tokenizer
 from .tasks import answer, classify, complete, embed, fill, generate, record, similar, translate
 from .trace import Recorder, Trace
 
+if TYPE_CHECKING:
+    from .analyse.plot import attention
+
 __version__ = "0.1.0"
 __all__ = [
     "ClearheadError",
     "Recorder",
     "Trace",
     "answer",
+    "attention",
     "classify",
     "complete",
     "create",
@@ -47,3 +51,12 @@ class _Train(ModuleType):
 
 
 train.__class__ = _Train  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def __getattr__(name: str) -> Any:
+    """`attention` draws, and is fetched when it is asked for: what only computes does not wait for it."""
+    if name != "attention":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from .analyse.plot import attention
+
+    return attention

@@ -7,26 +7,37 @@ import typer
 
 from ..errors import ClearheadError
 from ..files import write_text
-from ..models import names
-from ..runs.places import located
-from .studio import EXTRA
+from .studio import EXTRA, missing_extra
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="A run folder, a Hugging Face folder, or a model's name (random).")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A run folder, a Hugging Face folder, hf:owner/name, all-minilm-l6-v2 where it is installed, or a "
+            "model's name as `clearhead models` lists them (random weights).",
+        ),
+    ],
     given: Annotated[
         str | None,
         typer.Argument(
-            metavar="INPUT", help="A text, the source of a pair, or a picture's path; an example unless given."
+            metavar="INPUT",
+            help="What the model is given: a text, the sentence to translate, or the path of a picture. An example of "
+            "its own unless given.",
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="What an encoder-decoder is given to read; it writes it itself unless given.")
+        str | None,
+        typer.Option(help="The translation that an encoder-decoder reads; unless given, the model writes one itself."),
     ] = None,
-    second: Annotated[str | None, typer.Option(help="The second sentence of a BERT.")] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("page.html"),
+    second: Annotated[str | None, typer.Option(help="A second sentence, for a BERT.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")] = Path("page.html"),
 ) -> None:
-    """Write one self-contained page with a whole pass: every step, its formula, its matrices. It needs no server.
+    """Write one pass through a model as one HTML file: every step with its formula and its matrices, cell by cell.
+
+    The file opens in any browser, without a server or a network, and has at most 10 MB: what does not fit is left out,
+    and named.
 
     Example: `clearhead explain runs/my-gpt "This is Computer Vision Class" -o page.html`
     """
@@ -36,18 +47,15 @@ def command(
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in EXTRA:
             raise
-        raise ClearheadError(f"explain needs {missing.name}: pip install 'clearhead[studio]'") from None
-    studio = Studio(Settings(runs=(_place(model),)))
+        raise ClearheadError(missing_extra("explain", missing.name)) from None
+    studio = Studio(Settings(runs=(model,)))
     said = studio.passes.make(_wanted(studio, given, target, second))
     text, inside = shared_page(studio.passes, said.id, studio.settings.page)
     write_text(out, text)
-    typer.echo(f"{out}: {len(text.encode()) / 1e6:.1f} MB, {len(said.steps)} steps of {said.model.name}")
+    size = len(text.encode()) / 1e6
+    typer.echo(f"{out}: {size:.1f} MB, {len(said.steps)} steps of {said.model.name}; open it in a browser")
     for note in inside["notes"]:
         typer.echo(note)
-
-
-def _place(model: str) -> str:
-    return model if model in names() and not Path(model).exists() else str(located(model))
 
 
 def _wanted(studio: Any, given: str | None, target: str | None, second: str | None) -> Any:
@@ -59,7 +67,7 @@ def _wanted(studio: Any, given: str | None, target: str | None, second: str | No
         raise ClearheadError(card.problem)
     if given is None:
         if target is not None or second is not None:
-            raise ClearheadError("give the INPUT that --target or --second belongs to")
+            raise ClearheadError("--target and --second go with an INPUT, and none is given")
         return PassWanted(model=card.id, inputs=card.example)
     if "image" in card.takes:
         inputs = Inputs(picture=_picture(studio, given), target=target, second=second)
@@ -73,7 +81,7 @@ def _wanted(studio: Any, given: str | None, target: str | None, second: str | No
 def _picture(studio: Any, path: str) -> str:
     file = Path(path)
     if not file.is_file():
-        raise ClearheadError(f"there is no picture {path}")
+        raise ClearheadError(f"this model takes a picture, and there is no file {path}")
     try:
         return studio.album.keep(file.read_bytes(), file.name).picture
     except OSError as problem:

@@ -13,16 +13,25 @@ EXTRA = ("fastapi", "starlette", "uvicorn", "pydantic")
 def command(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Run folders, or architectures' names (random weights)."),
+        typer.Argument(
+            metavar="RUN",
+            help="What to list first: run folders, Hugging Face folders, hf:owner/name, or models' names (random "
+            "weights). Runs below ./runs are listed as well.",
+        ),
     ] = None,
-    port: Annotated[int | None, typer.Option(help="The port; 8421, or any that is free, unless given.")] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser on it.")] = True,
+    port: Annotated[
+        int | None, typer.Option(help="The port to serve on. Unless given: 8421, or a free one where that is taken.")
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in a browser.")] = True,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Where named sets of pictures lie; CLEARHEAD_DATA unless given.")
+        Path | None,
+        typer.Option("--data", help="The folder of the picture sets; what CLEARHEAD_DATA names unless given."),
     ] = None,
 ) -> None:
-    """Serve the studio on this machine: step through a pass, with your own input and your own checkpoint. Runs below
-    ./runs are listed too.
+    """Open the studio in a browser: every step of a pass, on your own input and your own checkpoint, with the numbers
+    that were computed.
+
+    It is served to this machine alone, and Ctrl-C ends it.
 
     Example: `clearhead studio runs/vit-digits`
     """
@@ -32,5 +41,9 @@ def command(
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in EXTRA:
             raise
-        raise ClearheadError(f"the studio needs {missing.name}: pip install 'clearhead[studio]'") from None
+        raise ClearheadError(missing_extra("the studio", missing.name)) from None
     serve(Settings(runs=tuple(runs or ()), root=Path("runs"), data=data), port, browser)
+
+
+def missing_extra(what: str, package: str | None) -> str:
+    return f"{what} needs {package}, which is not installed: pip install 'clearhead[studio]'"

@@ -1,5 +1,6 @@
 """The studio on a port of this machine, and a browser on the studio."""
 
+import errno
 import os
 import socket
 import sys
@@ -23,9 +24,11 @@ def serve(settings: Settings, port: int | None = None, browser: bool = True) -> 
     """Serve until Ctrl-C. `port`: that one or an error; the usual one, or any free one, unless given."""
     app = create_app(settings)
     with listening(port) as open_socket:
-        address = f"http://{HOST}:{open_socket.getsockname()[1]}/"
+        got = open_socket.getsockname()[1]
+        address = f"http://{HOST}:{got}/"
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        print(f"clearhead studio: {address} (Ctrl-C ends it)", flush=True)
+        taken = f", port {PORT} is taken" if port is None and got != PORT else ""
+        print(f"clearhead studio: {address} (Ctrl-C ends it{taken})", flush=True)
         if browser and has_screen():
             threading.Thread(target=_show, args=(server, address), daemon=True).start()
         with suppress(KeyboardInterrupt):
@@ -45,10 +48,18 @@ def listening(port: int | None) -> socket.socket:
         except OSError as problem:
             made.close()
             if wanted == port:
-                raise ClearheadError(f"port {port} can't be used: {problem.strerror}; give another --port") from None
+                raise ClearheadError(_unusable(wanted, problem)) from None
             continue
         return made
     raise ClearheadError("no port of this machine is free")
+
+
+def _unusable(port: int, problem: OSError) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is taken, perhaps by a studio that runs already: give another --port, or none for a free one"
+        )
+    return f"port {port} can't be used ({problem.strerror}): give another --port"
 
 
 def has_screen() -> bool:

@@ -3,7 +3,7 @@
 The page finds it in <script type="application/json" id="clearhead-shared">:
 
     {"format": 1,
-     "pass": Pass,                                       as GET /api/passes/{id} gives it
+     "pass": Pass,                                       as GET /api/passes/{id} gives it, without the model's folder
      "matrices": {"KEY|HEAD": {"rows": r, "columns": c,  HEAD is 0 where a matrix is the same for all heads
                                "dtype": "float32" or "float16",
                                "data": base64 of gzip of r * c little-endian numbers, row by row}},
@@ -48,7 +48,7 @@ BLOCK = re.compile(r"\bblocks\.(\d+)\.")
 ATTENTION = (".attention.weights", ".cross.weights")
 SCORES = (".scores", ".scaled", ".masked", ".allowed", ".position_bias")
 AROUND, LOOKS, INSIDE, BETWEEN, WIDE, WEIGHTS = range(6)  # what is kept longest comes first
-NAMED = 12  # sites that a note names
+NAMED = 3  # matrices that a note names; the page lists them all
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ def document(kept: Kept, matrices: Matrices, room: int) -> dict[str, Any]:
     """All of a pass that fits into so many bytes of text."""
     said = kept.said
     picture = None if kept.png is None else f"data:image/png;base64,{base64.b64encode(kept.png).decode()}"
-    plain = {"format": FORMAT, "pass": json.loads(said.model_dump_json()), "picture": picture}
+    told = json.loads(said.model_dump_json())
+    told["model"]["folder"] = None  # where it lies on this machine is nobody else's
+    plain = {"format": FORMAT, "pass": told, "picture": picture}
     room -= len(said.model_dump_json()) * 5 // 4 + len(picture or "")  # some letters are escaped
     wanted = sorted(wanted_of(said), key=lambda one: one.order)
     shared = _packed(wanted, matrices, room, "float32", stop=True) or _packed(wanted, matrices, room, "float16")
@@ -190,13 +192,14 @@ def notes(said: Pass, shared: Shared) -> list[str]:
     if shared.digits == "float16":
         lines.append("Numbers have 16 bits here, about three digits, so that the page stays below 10 MB.")
     for kind, what in (("weight", "Weights"), ("site", "Sites"), ("derived", "Derived matrices")):
-        gone = [one for one in shared.left_out if one["key"].startswith(f"{kind}:")]
+        gone = [one["key"].partition(":")[2] for one in shared.left_out if one["key"].startswith(f"{kind}:")]
         if gone:
-            names = [one["key"].partition(":")[2] for one in gone]
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            lines.append(f"{what} that are not in this page: {', '.join(names[:NAMED])}{more}.")
+            more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+            lines.append(f"{what} left out ({len(gone)}): {', '.join(gone[:NAMED])}{more}.")
+    if any(one["why"] == ROOM for one in shared.left_out):
+        lines.append("With them the page would have more than 10 MB; a step that needs one shows its result alone.")
     if any(one["why"] == MEMORY for one in shared.left_out):
-        lines.append("Some were left out when the pass was recorded already, to save memory.")
+        lines.append("Some were not recorded at all, to save memory.")
     return [*lines, *_of_pass(said)]
 
 

@@ -26,6 +26,7 @@ from .vocabulary import Words
 
 SEED = 0
 KEPT = 4  # loaded models
+LISTED = ": `clearhead models` lists the models, and a run folder is what `clearhead train` wrote"
 DEEPEST = 3  # folders below the one that holds runs
 OF_A_CHECKPOINT = (".json", ".safetensors", ".bin", ".txt", ".model", ".spm")
 
@@ -55,7 +56,7 @@ CLASSES = {"vit-mini": "0123456789"}  # it is shown digits
 
 @dataclass(frozen=True)
 class Entry:
-    """A folder or file with weights, or the name of an architecture."""
+    """A folder or file with weights, the name of weights that a package carries, or that of an architecture."""
 
     id: str
     place: Path | None = None
@@ -127,7 +128,8 @@ class Shelf:
 
     def _described(self, entry: Entry) -> ModelCard:
         if entry.place is not None:
-            return card_of_folder(entry.id, entry.place, self.data)
+            told = card_of_folder(entry.id, entry.place, self.data)
+            return told if entry.name is None else told.model_copy(update={"name": entry.name})
         assert entry.name is not None
         return card(entry.id, entry.name, _created(entry.name, "meta"), data=self.data)
 
@@ -139,13 +141,16 @@ class Shelf:
 
 
 def _given(word: str) -> Path | str:
-    """A folder or file that is there, or the name of an architecture or of weights that a package carries."""
+    """A folder or file that is there or is fetched, or the name of an architecture or of weights that a package has."""
     if os.path.exists(word):
         return Path(word)
+    if word.startswith("hf:"):
+        return located(word)
     if word in CARRIED:
         located(word)  # says what to install, where it is not
     elif word not in (*names(), *ARCHITECTURES):
-        raise ClearheadError(f"there is no run folder or model '{shown(word)}'{near(word, [*names(), *CARRIED])}")
+        known = [*names(), *ARCHITECTURES, *CARRIED]
+        raise ClearheadError(f"there is no folder and no model called '{shown(word)}'{near(word, known) or LISTED}")
     return word
 
 
@@ -155,7 +160,9 @@ def _carried() -> list[str]:
 
 
 def _named(word: str) -> Entry:
-    return Entry(word, place=located(word).resolve()) if word in CARRIED else Entry(f"random:{word}", name=word)
+    return (
+        Entry(word, place=located(word).resolve(), name=word) if word in CARRIED else Entry(f"random:{word}", name=word)
+    )
 
 
 def _entry_of(place: Path, found: Mapping[str, Entry]) -> Entry:

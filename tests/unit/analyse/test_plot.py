@@ -2,8 +2,12 @@
 
 import base64
 import io
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 import torch
@@ -95,6 +99,16 @@ def test_a_recorded_pass_is_drawn_by_kind_and_layer():
     assert "cross" in repr(cross) and "2 layers of 2 heads" in repr(cross)
     assert titles(str(cross.plot(1, 1)))[0].startswith("<start> → a: ")
     assert "layer 1 · head 1 of 2" in repr(cross.plot(-1, -1))
+
+
+def test_the_package_offers_it_and_imports_it_only_when_it_is_asked_for():
+    assert clearhead.attention is attention
+    assert "attention" in clearhead.__all__
+    code = "import sys, clearhead; assert 'clearhead.analyse.plot' not in sys.modules; clearhead.attention"
+    source = str(Path(clearhead.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": source})
+    with pytest.raises(AttributeError, match="no attribute 'atention'"):
+        getattr(clearhead, "atention")  # noqa: B009 (a name that a type checker would refuse)
 
 
 def test_bad_requests_are_refused_in_one_line(tmp_path):

@@ -18,6 +18,7 @@ from clearhead.data import word_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import create
 from clearhead.runs import save
+from clearhead.runs.places import MINILM, located
 from clearhead.studio import core, share, share_page
 from clearhead.studio.core import Settings, Studio
 from clearhead.studio.schema import Inputs, PassWanted
@@ -81,7 +82,7 @@ def test_every_matrix_of_the_table_is_in_the_page_bit_by_bit(studio, page, model
     answer = client.get(f"/api/passes/{said['id']}/share")
     assert "attachment" in answer.headers["content-disposition"]
     told = inside(answer.text)
-    assert told["pass"] == said
+    assert told["pass"] == said | {"model": said["model"] | {"folder": None}}
     assert (told["left_out"], told["digits"], told["format"]) == ([], "float32", 1)
     assert {tuple(name.rsplit("|", 1)) for name in told["matrices"]} == {(key, str(n)) for key, n in keys(said)}
     for name, entry in told["matrices"].items():
@@ -157,7 +158,8 @@ def test_weights_go_first_the_largest_of_them(kept):
     sizes = {one.key: one.cells for one in wanted_of(kept[0].said) if one.kind == "weight"}
     kept_weights = {name.rpartition("|")[0] for name in told["matrices"]} & sizes.keys()
     assert min(sizes[key] for key in gone(told)) >= max(sizes[key] for key in kept_weights)
-    assert any(line.startswith("Weights that are not in this page") for line in told["notes"])
+    assert any(line.startswith(f"Weights left out ({len(gone(told))}): ") for line in told["notes"])
+    assert any("more than 10 MB" in line for line in told["notes"])
 
 
 def test_then_digits_then_scores_of_later_layers_and_every_page_is_as_small_as_asked(kept):
@@ -265,13 +267,32 @@ def test_explain_takes_pairs_pictures_and_examples(run, tmp_path, translator_run
     assert "random" in done.output
 
 
+def test_where_the_checkpoint_lies_on_this_machine_is_not_told(run, tmp_path, letters_run):
+    out = tmp_path / "page.html"
+    assert run(letters_run, "abc", "-o", out).exit_code == 0
+    assert inside(out.read_text())["pass"]["model"]["folder"] is None
+    assert str(letters_run.parent) not in out.read_text()
+
+
+def test_weights_that_a_package_carries_go_by_their_name(run, tmp_path):
+    try:
+        located(MINILM)
+    except ClearheadError as missing:
+        pytest.skip(str(missing))
+    done = run(MINILM, "It was tired.", "-o", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+    assert f"steps of {MINILM}; open it in a browser" in done.output
+    assert inside((tmp_path / "page.html").read_text())["pass"]["model"]["name"] == MINILM
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing"], "no run folder or model"),
-        (["deck", "--target", "x"], "give the INPUT"),
+        (["nothing"], "no folder and no model called 'nothing': `clearhead models` lists"),
+        (["gpt-min"], "did you mean 'gpt-mini'"),
+        (["deck", "--target", "x"], "go with an INPUT"),
         (["deck", "I", "--target", "x"], "not a target"),
-        (["vit-ti16", "none.png"], "no picture none.png"),
+        (["vit-ti16", "none.png"], "takes a picture, and there is no file none.png"),
         (["deck", ""], "empty"),
     ],
 )
