@@ -31,6 +31,11 @@ UNSAYABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "vit, mean": ("vit", {"pooling": "mean"}),
     "vit, overlapping": ("vit", {"stride": 2}),
     "vit, no positions": ("vit", {"positions": "none"}),
+    "vit, rotary": ("vit", {"rotary_base": 100.0, "locality": 1.6, "start": "scaled"}),
+    "cct": (
+        "vit",
+        {"tokenizer": "convolution", "patch": 2, "norm": "compact", "pooling": "sequence", "start": "cct"},
+    ),
     "transformer, pre-norm": ("transformer", {}),
 }
 CONFIGS = {name: (name, {}) for name in SHRUNKEN} | OTHERS | UNSAYABLE

@@ -11,18 +11,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.layers import CrossAttention, SelfAttention, use_path
-from clearhead.models import FAMILIES, Model
+from clearhead.models import FAMILIES, Model, find
 from clearhead.trace import Recorder, sites_of
 from tests.support import equal
 
 BF16_TOLERANCE = 5e-2
 
 
-@pytest.fixture(params=FAMILIES)
-def model(request) -> Model:
+# A family's models with other parts: a catalogue of their own (trace.VARIANTS) and a small config each.
+PARTS = {
+    "cct": ("vit", find("cct-7-3x1")[1].with_changes(image=(12, 8), width=24, layers=2, heads=3, ff=40, num_classes=5))
+}
+SMALL = {name: (name, family.shrunken) for name, family in FAMILIES.items()} | PARTS
+
+
+@pytest.fixture(params=SMALL)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def model(name) -> Model:
     """The family's small model. Weights that start constant, such as a head of zeros, are stirred: they hide faults."""
-    family, random = FAMILIES[request.param], torch.Generator().manual_seed(0)
-    made = family.model(family.shrunken)
+    (family, config), random = SMALL[name], torch.Generator().manual_seed(0)
+    made = FAMILIES[family].model(config)
     made.initialise(random)
     with torch.no_grad():
         for weight in made.parameters():
@@ -89,11 +101,11 @@ def test_every_parameter_gets_a_finite_gradient_that_is_not_zero(model, inputs):
         assert weight.grad.abs().max() > 0, name
 
 
-def test_exactly_the_catalogued_sites_fire(model, inputs):
+def test_exactly_the_catalogued_sites_fire(name, model, inputs):
     with Recorder(model) as trace:
         model(*inputs)
     fired = {site.partition("#")[0] for site in trace}
-    assert sorted(fired) == sorted(sites_of(model.family, model.config.layers))
+    assert sorted(fired) == sorted(sites_of(name, model.config.layers))
 
 
 def test_recording_changes_no_bit_of_the_reference_path(model, inputs):
@@ -151,7 +163,7 @@ COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or 
 
 
 @pytest.mark.skipif(COMPILER is None, reason="Inductor needs a C++ compiler, and there is none")
-@pytest.mark.parametrize("model", ["gpt"], indirect=True)
+@pytest.mark.parametrize("name", ["gpt"], indirect=True)
 def test_inductor_code_gives_the_same(model, inputs):
     with torch.no_grad():
         assert all_equal(torch.compile(model, fullgraph=True)(*inputs), model(*inputs))

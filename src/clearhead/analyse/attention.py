@@ -130,7 +130,7 @@ def patch_names(config: ViTConfig) -> tuple[str, ...]:
 def patch_maps(weights: Tensor, config: ViTConfig) -> Tensor:
     """weights (H,L,L) of a ViT's layer -> (H,R,C): how much of each patch goes into what the head reads.
 
-    That is where [CLS] looks, without what it keeps of itself; with mean pooling the mean over all that look.
+    That is where [CLS] looks, without what it keeps of itself; without [CLS] the plain mean over all that look.
     """
     if tuple(weights.shape[1:]) != (config.tokens, config.tokens):
         raise ClearheadError(

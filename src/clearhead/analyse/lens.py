@@ -91,7 +91,7 @@ def _chances(model: Model, x: Tensor, rows: Tensor | None) -> Tensor:
     norm = stack_of(model)[1].norm
     x = x if norm is None else norm(x)
     if isinstance(model, ViT):
-        x = x[:, 0] if model.config.pooling == "cls" else x.mean(1)
+        x = model.pooling(x)
         x = x if model.pooled_norm is None else model.pooled_norm(x)
     scores = scores_of(model, model.head(x if rows is None else x[:, rows.to(x.device)]))
     chances = probabilities_of(model, scores.reshape(-1, scores.shape[-1]))

@@ -70,9 +70,8 @@ class HuggingFaceViT(Format):
     def unsayable(self, config: ViTConfig) -> str | None:
         if config.stride not in (None, config.patch):
             return "stride"
-        return self.first_different(
-            config, {"norm": "pre", "final_norm": "tokens", "pooling": "cls", "positions": "learned"}
-        )
+        plain = {"tokenizer": "patches", "norm": "pre", "final_norm": "tokens", "pooling": "cls"}
+        return self.first_different(config, plain | {"positions": "learned", "rotary_base": None})
 
     def write_config(self, config: ViTConfig) -> dict:
         ours = config.to_dict() | {"ff": config.ff or 4 * config.width}

@@ -1,14 +1,16 @@
 """The modules every family is put together from."""
 
 from .attention import CrossAttention, Heads, SelfAttention, use_path
-from .block import BLOCKS, Block, Pass, PostNormBlock, PreNormBlock
+from .block import BLOCKS, Block, CompactBlock, Pass, PostNormBlock, PreNormBlock
 from .cache import Cache
-from .embeddings import PatchInput, SharedTokens, TextInput, TokenEmbedding, VocabularyHead
+from .embeddings import SharedTokens, TextInput, TokenEmbedding, VocabularyHead
 from .feed_forward import FeedForward, GatedFeedForward
 from .int8 import Int8Linear, Int8Tokens, bytes_of, quantise
 from .linear import Linear
 from .norm import LayerNorm, RMSNorm
-from .positions import FixedPositions, LearnedPositions, Rotary
+from .picture_input import ConvolutionInput, PatchInput, PictureInput
+from .pooling import FirstRow, MeanOfRows, SequencePooling
+from .positions import FixedPositions, GridRotary, LearnedPositions, Rotary
 from .relative_bias import RelativeBias
 from .stack import Stack
 from .state import Encoded, State, last_rows
@@ -17,25 +19,32 @@ __all__ = [
     "BLOCKS",
     "Block",
     "Cache",
+    "CompactBlock",
+    "ConvolutionInput",
     "CrossAttention",
     "Encoded",
     "FeedForward",
+    "FirstRow",
     "FixedPositions",
     "GatedFeedForward",
+    "GridRotary",
     "Heads",
     "Int8Linear",
     "Int8Tokens",
     "LayerNorm",
     "LearnedPositions",
     "Linear",
+    "MeanOfRows",
     "Pass",
     "PatchInput",
+    "PictureInput",
     "PostNormBlock",
     "PreNormBlock",
     "RMSNorm",
     "RelativeBias",
     "Rotary",
     "SelfAttention",
+    "SequencePooling",
     "SharedTokens",
     "Stack",
     "State",

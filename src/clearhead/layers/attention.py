@@ -14,7 +14,7 @@ from ..ops import PATHS, Path, attention
 from ..trace import recording, tap
 from .cache import Cache
 from .linear import Linear, linear
-from .positions import Rotary
+from .positions import GridRotary, Rotary
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SelfAttention(_Attention):
         window: int | None = None,
         scale: float | None = None,
         dropout: float = 0.0,
-        rotary: Rotary | None = None,
+        rotary: Rotary | GridRotary | None = None,
     ) -> None:
         super().__init__(width, heads, bias, scale, dropout)
         self.causal, self.window, self.rotary = causal, window, rotary
@@ -106,7 +106,8 @@ class SelfAttention(_Attention):
         """
         query, key, value = self._project(x, rows)
         if self.rotary is not None:
-            query, key = self.rotary(query, positions), self.rotary(key, positions)
+            asking = positions if positions is None or rows is None else positions[:, :rows]
+            query, key = self.rotary(query, asking), self.rotary(key, positions)
         query, key, value = tap("query", query), tap("key", key), tap("value", value)
         if past is None:
             return self.attend(query, key, value, mask=mask, bias=bias, causal=self.causal, window=self.window)

@@ -1,6 +1,7 @@
 """One block of the stack: attention, (cross-attention,) feed-forward, each with a residual and a norm around it.
 
 `PreNormBlock` is how everyone trains today: x + f(norm(x)). `PostNormBlock` is as published in 2017: norm(x + f(x)).
+`CompactBlock` is pre-norm but for its second norm, which the stream itself goes through.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ class Pass:
     cache        keys and values of earlier tokens; `mask` is then the cache's
     memory       keys and values of the encoder's output, a pair for each layer
     memory_mask  bool, which of them may be looked at
+    scale        what a part adds to the stream is multiplied by this: there are rows that the block is skipped for
     """
 
     mask: Tensor | None = None
@@ -33,6 +35,7 @@ class Pass:
     cache: Cache | None = None
     memory: list[tuple[Tensor, Tensor]] | None = None
     memory_mask: Tensor | None = None
+    scale: float = 1.0
 
 
 class Block(nn.Module):
@@ -61,11 +64,12 @@ class Block(nn.Module):
         def attend(y: Tensor) -> Tensor:
             return self.attention(y, shared.mask, shared.bias, shared.positions, past, rows)
 
-        x = self.around("after_attention", x, self.attention_norm, attend, rows)
+        x = self.around("after_attention", x, self.attention_norm, scaled(attend, shared.scale), rows)
         if self.cross is not None and self.cross_norm is not None:
             cross, memory = self.cross, (shared.memory or [])[layer]
             x = self.around("after_cross", x, self.cross_norm, lambda y: cross(y, memory, shared.memory_mask))
-        return self.around("after_feed_forward", x, self.feed_forward_norm, self.feed_forward)
+        feed_forward = scaled(self.feed_forward, shared.scale)
+        return self.around("after_feed_forward", x, self.feed_forward_norm, feed_forward)
 
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
@@ -77,11 +81,28 @@ class Block(nn.Module):
         return dropped_rows(dropped(change, self.dropout, self.training), self.drop_path, self.training)
 
 
+def scaled(part: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
+    """The part, and what it gives times a factor."""
+    return part if factor == 1.0 else lambda x: part(x) * factor
+
+
 class PreNormBlock(Block):
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
     ) -> Tensor:
         return tap(site, x[:, :rows] + self.dropped(part(norm(x))))
+
+
+class CompactBlock(PreNormBlock):
+    """As CCT's authors wrote it: the stream goes through the feed-forward layer's norm, it is not only read by it."""
+
+    def around(
+        self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
+    ) -> Tensor:
+        if norm is self.attention_norm:
+            return super().around(site, x, norm, part, rows)
+        normed = norm(x)
+        return tap(site, normed + self.dropped(part(normed)))
 
 
 class PostNormBlock(Block):

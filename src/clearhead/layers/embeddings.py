@@ -1,4 +1,4 @@
-"""From ids or pixels to the rows a stack works on: token tables, patches, and their positions added."""
+"""From ids to the rows a stack works on: token tables, and their positions added."""
 
 from typing import Any
 
@@ -97,47 +97,6 @@ class TextInput(nn.Module):
         x = tap("summed", x)
         if self.norm is not None:
             x = self.norm(x)
-        return to_working_type(dropped(x, self.dropout, self.training))
-
-
-class PatchInput(nn.Module):
-    """An image cut into patches, each flattened (channel, row, column) and projected; [CLS] in front; positions added.
-
-    Patches that don't overlap are a view, a permutation and one matrix product, which is faster than a convolution.
-    """
-
-    def __init__(
-        self,
-        patch: tuple[int, int],
-        stride: tuple[int, int],
-        channels: int,
-        width: int,
-        positions: Positions | None,
-        *,
-        class_token: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.patch, self.stride, self.dropout = patch, stride, dropout
-        self.project = Linear(channels * patch[0] * patch[1], width)
-        self.class_token = nn.Parameter(torch.empty(width)) if class_token else None
-        self.positions = positions
-
-    def patches(self, images: Tensor) -> Tensor:
-        """(B,C,H,W) -> (B,N,C*p*p): patches row by row."""
-        (high, wide), (batch, channels, rows, columns) = self.patch, images.shape
-        if self.stride != self.patch:
-            return F.unfold(images, self.patch, stride=self.stride).transpose(1, 2)
-        cut = images.view(batch, channels, rows // high, high, columns // wide, wide)
-        return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
-
-    def forward(self, images: Tensor) -> Tensor:
-        patches = tap("patches", self.patches(tap("image", images)).to(self.project.bias.dtype))
-        x = tap("projected", self.project(patches))
-        if self.class_token is not None:
-            x = tap("tokens", torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1))
-        if self.positions is not None:
-            x = tap("summed", x + tap("positions", self.positions(x.shape[1])))
         return to_working_type(dropped(x, self.dropout, self.training))
 
 

@@ -50,3 +50,20 @@ class Rotary(nn.Module):
                 x, ops.rotary_angles(torch.arange(x.shape[-2], device=x.device), self.width, base=self.base)
             )
         return ops.rotate(x, ops.rotary_angles(positions, self.width, base=self.base)[:, None])
+
+
+class GridRotary(nn.Module):
+    """2-D rotary positions: half of the pairs turn with a patch's row in the picture, half with its column.
+
+    What stands before the patches ([CLS]) is not turned.
+    """
+
+    def __init__(self, columns: int, width: int, base: float, *, prefix: int = 0) -> None:
+        super().__init__()
+        self.columns, self.width, self.base, self.prefix = columns, width, base, prefix
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """x (B,H,L,d); positions (B,L), or 0..L-1 when not given."""
+        at = torch.arange(x.shape[-2], device=x.device) if positions is None else positions[:, None]
+        patches = (at - self.prefix).clamp(min=0)  # the first patch has angle 0, and so has what stands before it
+        return ops.rotate(x, ops.grid_angles(patches, self.columns, self.width, base=self.base))

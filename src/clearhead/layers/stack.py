@@ -1,6 +1,7 @@
 """A stack: N blocks, and a norm behind them where the family has one."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +10,16 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import ClearheadError
 from ..trace import recording
 from .block import Block, Pass
+from .row_skipping import skipping
 
 
 class Stack(nn.Module):
-    """`checkpointing`: in training a block keeps nothing but its input and is computed again on the way back."""
+    """checkpointing  in training a block keeps nothing but its input and is computed again on the way back
+    skipped        in training so large a share of the batch's rows goes around each block: see row_skipping.py
+    """
 
     checkpointing = False
+    skipped = 0.0
 
     def __init__(self, blocks: Iterable[Block], norm: nn.Module | None = None) -> None:
         super().__init__()
@@ -22,14 +27,13 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, shared: Pass, rows: int | None = None) -> Tensor:
         """x (B,L,width) -> the same; with `rows` the last block answers for the first tokens alone."""
-        last = len(self.blocks) - 1
-        again = self.checkpointing and self._may_compute_again(shared)
-        for layer, block in enumerate(self.blocks):
-            some = rows if layer == last else None
-            if again:
-                x = checkpoint(block, x, shared, layer, some, use_reentrant=False)
-            else:
-                x = block(x, shared, layer, some)
+        run = _again if self.checkpointing and self._may_compute_again(shared) else _once
+        if self.training and self.skipped:
+            x = skipping(list(self.blocks), run, x, shared, rows, self.skipped)
+        else:
+            last = len(self.blocks) - 1
+            for layer, block in enumerate(self.blocks):
+                x = run(block, x, shared, layer, rows if layer == last else None)
         return x if self.norm is None else self.norm(x)
 
     def _may_compute_again(self, shared: Pass) -> bool:
@@ -41,6 +45,14 @@ class Stack(nn.Module):
         return [block.cross.remember(encoded) for block in self.blocks]  # pyright: ignore
 
 
+def _once(block: nn.Module, *given: Any) -> Tensor:
+    return block(*given)
+
+
+def _again(block: nn.Module, *given: Any) -> Any:
+    return checkpoint(block, *given, use_reentrant=False)
+
+
 def set_drop_path(model: nn.Module, rate: float) -> None:
     """Drop path on a model's blocks: none in the first of a stack, growing evenly to `rate` in the last."""
     if not 0 <= rate < 1:
@@ -50,10 +62,25 @@ def set_drop_path(model: nn.Module, rate: float) -> None:
             block.drop_path = rate * layer / max(1, len(stack.blocks) - 1)  # pyright: ignore
 
 
+def set_row_skipping(model: nn.Module, rate: float) -> None:
+    """Stochastic depth that computes no row in vain, at one rate for every block of a model."""
+    if not 0 <= rate < 1:
+        raise ClearheadError(f"skip_rows must be at least 0 and below 1, not {rate!r}")
+    for stack in _stacks(model):
+        stack.skipped = rate
+
+
 def set_checkpointing(model: nn.Module, on: bool) -> None:
     """Activation checkpointing in every stack of a model: less memory for one more forward pass."""
     for stack in _stacks(model):
         stack.checkpointing = on
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Compile each block in place: blocks that are alike share their code, and every shape gets code of its own."""
+    for stack in _stacks(model):
+        for block in stack.blocks:
+            block.compile(dynamic=False)
 
 
 def _stacks(model: nn.Module) -> list[Stack]:

@@ -6,16 +6,19 @@ take the same arguments and give the same numbers; the caller names the path, it
 Rows that may attend to nothing give zeros, not NaN.
 """
 
-from typing import Literal
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..trace import tap
 from .masks import band
 
 Path = Literal["fused", "reference"]
 PATHS: tuple[Path, ...] = ("fused", "reference")
+SHORT = 64  # keys up to which the memory-efficient kernel is the fastest on a GPU, measured
 
 
 def attention(
@@ -91,9 +94,10 @@ def _fused(
     plain = mask is None and bias is None and window is None
     grouped = query.shape[1] != key.shape[1]
     if plain and (square or not causal):
-        return F.scaled_dot_product_attention(
-            query, key, value, is_causal=causal, scale=scale, dropout_p=dropout, enable_gqa=grouped
-        )
+        with _kernels(query.is_cuda and not grouped and key.shape[-2] <= SHORT):
+            return F.scaled_dot_product_attention(
+                query, key, value, is_causal=causal, scale=scale, dropout_p=dropout, enable_gqa=grouped
+            )
     allowed = _allowed(mask, causal, window, query, key.shape[-2])
     attn_mask = allowed
     if bias is not None:
@@ -106,6 +110,11 @@ def _fused(
     if allowed is None:
         return output
     return output.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+def _kernels(short: bool) -> AbstractContextManager[Any]:
+    """Which of torch's kernels may be used: for short sequences the memory-efficient one, else torch's own choice."""
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]) if short else nullcontext()
 
 
 def _allowed(

@@ -53,9 +53,13 @@ def rotary_angles(positions: Tensor, width: int, *, base: float = 10000.0) -> Te
 
 def rotary_angles_2d(rows: int, columns: int, width: int, *, base: float = 100.0) -> Tensor:
     """(rows * columns, width/2): half of the pairs turn with the row, half with the column."""
-    y = rotary_angles(torch.arange(rows), width // 2, base=base).repeat_interleave(columns, 0)
-    x = rotary_angles(torch.arange(columns), width // 2, base=base).repeat(rows, 1)
-    return torch.cat([y, x], -1)
+    return grid_angles(torch.arange(rows * columns), columns, width, base=base)
+
+
+def grid_angles(patches: Tensor, columns: int, width: int, *, base: float = 100.0) -> Tensor:
+    """The same for these patches (...) of a picture that has so many columns of them: (..., width/2)."""
+    row, column = patches.div(columns, rounding_mode="floor"), patches % columns
+    return torch.cat([rotary_angles(at, width // 2, base=base) for at in (row, column)], -1)
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:

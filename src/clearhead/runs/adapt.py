@@ -57,7 +57,7 @@ def _new_head(state: dict[str, Tensor], before: ViTConfig, after: ViTConfig, ask
     missing = "output.weight" not in state
     if missing and not asked:
         raise ClearheadError("these weights have no classification head: give num_classes=N to put a new one on")
-    like = state["input.project.bias"]
+    like = state["input.project.weight"]
     state["output.weight"] = like.new_zeros(after.num_classes, after.width)
     state["output.bias"] = like.new_zeros(after.num_classes)
     why = "the file has none" if missing else f"the file's has {before.num_classes}"

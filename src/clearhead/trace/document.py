@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from .sites import SITES, Site
+from .sites import SITES, VARIANTS, Site
 
 LETTERS = {
     "B": "batch: how many inputs run at once",
     "L": "tokens of the sequence that asks",
     "M": "tokens of the sequence that is asked, the same one in self-attention",
     "N": "patches of an image",
-    "H": "heads (of `input.image`: the height)",
+    "H": "heads (of a site of `input`: the image's height)",
     "W": "the image's width",
     "C": "the image's channels",
     "p": "a patch's edge in pixels",
@@ -40,9 +40,9 @@ last block, and nothing is masked where every query may look everywhere.
 
 
 def markdown() -> str:
-    """The whole page: how to read it, then a table for each family."""
+    """The whole page: how to read it, then a table for each family and variant of one."""
     letters = "".join(f"| `{letter}` | {meaning} |\n" for letter, meaning in LETTERS.items())
-    return HEAD + letters + "".join(_table(family, sites) for family, sites in SITES.items())
+    return HEAD + letters + "".join(_table(family, sites) for family, sites in (SITES | VARIANTS).items())
 
 
 def _table(family: str, sites: list[Site]) -> str:

@@ -122,7 +122,27 @@ SITES: dict[str, list[Site]] = {
 }
 
 
-def sites_of(family: str, layers: int) -> list[str]:
-    """Every catalogued site of a model of this many layers, block numbers written out."""
+# Models of a family whose input and pooling are other objects, by the name that their sizes begin with.
+VARIANTS: dict[str, list[Site]] = {
+    "cct": [
+        Site("input.image", "B,C,H,W", "the pixels, normalised"),
+        Site("input.windows", "B,H*W,C*9", "the 3 x 3 pixels around every pixel, each window flattened"),
+        Site("input.convolved", "B,H*W,d", "each window times the projection: a convolution"),
+        Site("input.rectified", "B,H*W,d", "nothing below zero is left"),
+        Site("input.projected", "B,N,d", "the largest of 3 x 3 at every second pixel"),
+        Site("input.positions", "N,d", "the positions' rows"),
+        Site("input.summed", "B,N,d", "rows plus positions"),
+        *_block("encoder.blocks.*"),
+        Site("encoder.norm.normed", "B,N,d", "the norm behind the last block"),
+        Site("pooling.scores", "B,N", "a learned score for every row"),
+        Site("pooling.weights", "B,N", "softmax over the rows: how much of each goes into the mean"),
+        Site("pooled", "B,d", "what the head reads: the mean with these weights"),
+        Site("logits", "B,classes", "a score for every class"),
+    ],
+}
+
+
+def sites_of(name: str, layers: int) -> list[str]:
+    """Every catalogued site of a family's or variant's model of this many layers, block numbers written out."""
     numbers = {True: [str(n) for n in range(layers)], False: [""]}
-    return [site.name.replace("*", n) for site in SITES[family] for n in numbers["*" in site.name]]
+    return [site.name.replace("*", n) for site in (SITES | VARIANTS)[name] for n in numbers["*" in site.name]]

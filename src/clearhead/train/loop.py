@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ClearheadError
-from ..layers.stack import set_checkpointing, set_drop_path
+from ..layers.stack import set_checkpointing, set_drop_path, set_row_skipping
 from ..models.base import Model
 from ..models.registry import as_device
 from .freeze import freeze, unfreeze
@@ -23,13 +23,16 @@ from .job import Outcome, Run, Watch
 from .lora import add_lora, merge
 from .metrics import Metrics
 from .outputs import Outputs
+from .phases import value_at
 from .ranks import Ranks, lost_another, ranks
 from .saved import Saved, States
 from .schedule import Schedule
-from .task import Task, evaluating
+from .task import Phased, Task, evaluating
 from .work import Copies, Spread, Work
 
 __all__ = ["Outcome", "Run", "Watch", "train"]
+
+DEPTHS = {"drop_path": set_drop_path, "skip_rows": set_row_skipping}
 
 
 def train(run: Run, folder: Path, watch: Watch | None = None, task: Task | None = None) -> Outcome:
@@ -82,6 +85,7 @@ class Trainer:
         )
         self.step, self.best, self.waited, self.spent = 0, None, 0, 0.0
         self.snapshots: list[int] = []
+        self.depths: dict[str, float] = dict.fromkeys(DEPTHS, 0.0)
         self.metrics: Metrics | None = None
         self.interrupt = Interrupt()
         self.outputs = Outputs(folder, here, self.spread, self.task)
@@ -93,8 +97,6 @@ class Trainer:
             unfreeze(model, self.settings.unfreeze)
         if self.settings.freeze:
             freeze(model, self.settings.freeze)
-        if self.settings.drop_path:
-            set_drop_path(model, self.settings.drop_path)
         if self.settings.recompute:
             set_checkpointing(model, True)
         return model.train()
@@ -106,7 +108,7 @@ class Trainer:
         if self.settings.shard and self.here.world > 1:
             from .sharded import Shards
 
-            return Shards(work, self.here, compiled)
+            return Shards(work, self.here, bool(compiled))
         return Copies(work, self.here, compiled, lambda: self._batch(0))
 
     def _batch(self, number: int) -> Any:
@@ -162,6 +164,7 @@ class Trainer:
         """One update, or none where a process was interrupted: then nothing has changed in any of them."""
         settings, here = self.settings, self.here
         torch.manual_seed(_seed(settings.seed, self.step, here.rank))
+        self._enter()
         numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
         batches = [self._batch(number) for number in numbers]
         weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupt.wanted))
@@ -183,6 +186,17 @@ class Trainer:
         self.step += 1
         self._figures = (sums, weight, norm)
         return True
+
+    def _enter(self) -> None:
+        """What changes within a run is set by the number of the next update alone."""
+        progress = self.step / self.steps
+        for name, set_depth in DEPTHS.items():
+            rate = value_at(getattr(self.settings, name), progress)
+            if rate != self.depths[name]:
+                set_depth(self.model, rate)
+                self.depths[name] = rate
+        if isinstance(self.task, Phased):
+            self.task.enter(self.model, progress)
 
     def _now_and_then(self) -> None:
         settings, last = self.settings, self.step == self.steps

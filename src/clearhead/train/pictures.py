@@ -34,6 +34,7 @@ from ..models.vit import ViT, ViTConfig
 from ..runs import load, preprocessor
 from ..runs.labels import name_classes
 from .labelled import fields_of, outline
+from .phases import Course, check_course, value_at, values_of
 from .scores import accuracy, among_best
 from .task import Batching, Progress, Spec, evaluating, quiet
 
@@ -49,10 +50,14 @@ class PictureSpec(Spec):
     """data          a named set (digits, mnist, cifar10 ...), or a folder with a folder of pictures for each class
     folder        where named sets lie; the one that CLEARHEAD_DATA names unless given
     options       of the set's reader, such as split="writers"
-    held_out      share of the training part to validate on, where the set has no part for that
+    held_out      share of the training part to validate on, where the set has no part for that; 0: none, then the
+                  last weights are kept
     split_seed    of what is held out
     augmentation  what is done to pictures in training: see data/augment.py
     smoothing     of labels
+    mixing        mixup and cutmix are as frequent as `augmentation` says, times this; may change on the way
+    kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
+                  (phases.py); None: all
 
     A new model takes the size and channels of pictures that are smaller than it reads, with patches to fit; larger
     ones are resized to its own size. `fields` may say otherwise.
@@ -66,10 +71,20 @@ class PictureSpec(Spec):
     split_seed: int = 0
     augmentation: Mapping[str, Any] | None = None
     smoothing: float = 0.0
+    mixing: Course = 1.0
+    kept_tokens: int | tuple[float, ...] | None = None
 
     def check(self) -> None:
-        self.require_probabilities("smoothing")
+        self.require_probabilities("smoothing", "held_out")
         Augmentation.from_dict(self.augmentation or {})
+        check_course(self, "mixing")
+        check_course(self, "kept_tokens")
+        for value in values_of(self.mixing):
+            good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+            self.require(good, f"mixing must be from 0 to 1, not {value!r}")
+        for value in values_of(self.kept_tokens):
+            whole = value is None or (type(value) is int and value > 0)
+            self.require(whole, f"kept_tokens must be whole numbers from 1, not {value!r}")
 
     def open(self) -> "PictureTask":
         if self.data in all_facts():
@@ -81,7 +96,8 @@ class PictureSpec(Spec):
             raise ClearheadError(f"{self.data!r} is no named set and no folder{near(self.data, all_facts())}")
         if dataset.kind != "pictures":
             raise ClearheadError(f"{self.data} holds {dataset.kind}, not pictures with classes")
-        return PictureTask(self, with_validation(dataset, self.held_out, self.split_seed))
+        kept = with_validation(dataset, self.held_out, self.split_seed) if self.held_out else dataset
+        return PictureTask(self, kept)
 
 
 class PictureBatch(NamedTuple):
@@ -109,7 +125,9 @@ class PictureTask:
         self.preprocessor = new_preprocessor(self.data["train"], self.config) if self.new else preprocessor(model)
         self._check_shapes()
         self.notes = (str(dataset), *dataset.notes, self._described())
+        self._mixing = float(value_at(spec.mixing, 0.0))
         self._batches: tuple[Any, PictureBatches] | None = None
+        self._resident: tuple[torch.device, Pictures] | None = None
 
     def _check_shapes(self) -> None:
         (height, width), train = self._image, self.data["train"]
@@ -117,6 +135,9 @@ class PictureTask:
             raise ClearheadError(
                 f"pictures are cut square, and the model takes {height} x {width}: set image to one number"
             )
+        most = max((value for value in values_of(self.spec.kept_tokens) if value is not None), default=0)
+        if most > self.config.patches:
+            raise ClearheadError(f"a picture has {self.config.patches} patches: kept_tokens can't be {most}")
 
     @property
     def _image(self) -> tuple[int, int]:
@@ -142,12 +163,35 @@ class PictureTask:
     def batches_per_epoch(self, batching: Batching) -> float:
         return len(self.data["train"]) / batching.size
 
+    def enter(self, model: Model, progress: float) -> None:
+        """How many patches are computed and how often pictures are mixed from here on."""
+        self._mixing = float(value_at(self.spec.mixing, progress))
+        if self.spec.kept_tokens is not None:
+            assert isinstance(model, ViT)
+            model.keep_tokens(value_at(self.spec.kept_tokens, progress))
+
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PictureBatch:
-        key = batching, device
+        """Where pictures are ever mixed, targets are probabilities throughout: one shape, one compiled loss."""
+        key = batching, device, self._mixing
         if self._batches is None or self._batches[0] != key:
-            self._batches = key, self._source(self.data["train"], batching, device, self.augmentation)
+            self._batches = key, self._source(self._on(device), batching, device, self._now())
         pixels, targets = self._batches[1].batch(number, rank, world)
+        if self.augmentation.mixes and targets.ndim == 1:
+            targets = F.one_hot(targets, len(self.classes)).float()
         return PictureBatch(self._coloured(pixels), targets)
+
+    def _now(self) -> Augmentation:
+        now, share = self.augmentation, self._mixing
+        return replace(now, mixup=now.mixup * share, cutmix=now.cutmix * share)
+
+    def _on(self, device: torch.device) -> Pictures:
+        """The training part; pictures in memory lie on the device once, however often batches are made anew."""
+        train = self.data["train"]
+        if not isinstance(train.pixels, Tensor):
+            return train
+        if self._resident is None or self._resident[0] != device:
+            self._resident = device, Pictures(train.pixels.to(device), train.labels)
+        return self._resident[1]
 
     def _source(
         self, part: Pictures, batching: Batching, device: torch.device, augmentation: Augmentation | None
@@ -188,7 +232,8 @@ class PictureTask:
     ) -> tuple[Tensor, Tensor]:
         """Scores (N, classes) for every picture of a part, in its order, and the truths (N,). On the CPU."""
         data, scores, done = self.data[part], [], 0
-        with evaluating(model):
+        # shapes that are met once are not worth compiling blocks for
+        with evaluating(model), torch.compiler.set_stance("force_eager"):
             for pixels in self._in_order(data, device):
                 scores.append(model.head(model.hidden(pixels)).float().cpu())
                 done += len(pixels)

@@ -7,6 +7,7 @@ from ..models.base import Config
 from .average import Average
 from .lora import LoRA
 from .optimiser import Optimiser
+from .phases import Course, check_rates, values_of
 from .schedule import SCHEDULES
 from .task import Batching
 
@@ -20,12 +21,14 @@ class Settings(Config):
     schedule        of the rate: see schedule.py; warmup in updates, floor as a share of the highest rate
     average         a running average of the weights, evaluated and saved in place of the last ones
     average_last    the mean of the weights at the last so many validations is saved in the end
-    drop_path       stochastic depth at the last block
+    drop_path       stochastic depth at the last block, less before it; may change on the way: see phases.py
+    skip_rows       the other kind: at every block so large a share of the batch is not computed (pictures alone)
     freeze          globs of weights that do not move
     lora            linear layers learn a change of low rank, all else is frozen but what `unfreeze` names (a new head);
                     the change is merged into the weights that are saved
     precision       bf16: autocast, the weights stay fp32
-    compile         None: on a GPU
+    compile         None: on a GPU; "blocks": each block by itself, once for all of them and for every shape, which
+                    takes a fraction of the time; what stands around them is not compiled
     shard           with several processes: each keeps a piece of every weight (FSDP2), for models that don't fit one
     recompute       activations are computed again in the backward pass instead of being kept
     validate_every  updates between validations, once an epoch unless given; also when the state is saved
@@ -44,12 +47,13 @@ class Settings(Config):
     floor: float = 0.0
     average: Average | None = None
     average_last: int = 0
-    drop_path: float = 0.0
+    drop_path: Course = 0.0
+    skip_rows: Course = 0.0
     freeze: tuple[str, ...] = ()
     unfreeze: tuple[str, ...] = ()
     lora: LoRA | None = None
     precision: str = "fp32"
-    compile: bool | None = None
+    compile: bool | str | None = None
     shard: bool = False
     recompute: bool = False
     validate_every: int | None = None
@@ -65,7 +69,15 @@ class Settings(Config):
         self.require_sizes("accumulate", "log_every", *(name for name in given if getattr(self, name) is not None))
         if self.epochs is not None:
             self.require(0 < self.epochs < 1e6, f"epochs must be a number above 0, not {self.epochs!r}")
-        self.require_probabilities("drop_path", "floor")
+        self.require_probabilities("floor")
+        for name in ("drop_path", "skip_rows"):
+            check_rates(self, name)
+        both = any(values_of(self.drop_path)) and any(values_of(self.skip_rows))
+        self.require(not both, "drop_path and skip_rows are two kinds of stochastic depth: choose one")
+        alike = self.compile != "blocks" or not any(values_of(self.drop_path))
+        self.require(alike, "compile=blocks goes with skip_rows: with drop_path each block would be compiled anew")
+        known = self.compile is None or isinstance(self.compile, bool) or self.compile == "blocks"
+        self.require(known, f"compile must be true, false, blocks or none, not {self.compile!r}")
         self.require_choice("schedule", SCHEDULES)
         self.require_choice("precision", PRECISIONS)
         alone = self.lora is None or not self.shard

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,15 @@ class Task(Protocol):
 
     def save(self, folder: Path) -> None:
         """What `load` and the commands need beside the weights: tokenizer or preprocessor, names of the classes."""
+        ...
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """A task that changes within a run. The loop tells it before every update; nothing else may make it change."""
+
+    def enter(self, model: Model, progress: float) -> None:
+        """What holds for the batches and losses of the next update; `progress` of the run, from 0 to 1, is over."""
         ...
 
 

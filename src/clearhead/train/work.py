@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..layers.stack import compile_blocks
 from ..models.base import Model
 from .average import EMA, Average
 from .optimiser import Optimiser, Updater, build
@@ -58,10 +59,12 @@ class Spread(Protocol):
 class Copies:
     """Every process has all the weights: one alone, or several whose gradients DDP adds up."""
 
-    def __init__(self, work: Work, here: Ranks, compiled: bool, example: Callable[[], Any]) -> None:
+    def __init__(self, work: Work, here: Ranks, compiled: bool | str, example: Callable[[], Any]) -> None:
         """`example` gives a batch: with several processes it is tried out before the first update."""
         self.work, self.here = work.to(here.device), here
-        self.compute: Any = torch.compile(work) if compiled else work
+        if compiled == "blocks":
+            compile_blocks(work.model)
+        self.compute: Any = torch.compile(work) if compiled is True else work
         if here.world > 1:
             spare = here.any(_leaves_weights_out(work, example()))
             self.compute = DistributedDataParallel(

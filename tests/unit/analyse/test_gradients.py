@@ -109,6 +109,12 @@ def test_with_mean_pooling_every_patch_is_read():
     assert torch.allclose(found.tokens, found.layers[-1].mean(0))
 
 
+def test_a_model_that_weighs_its_patches_by_itself_is_refused_in_one_line():
+    model = create("vit-ti16", pooling="sequence", image=8, patch=4, channels=1, device="cpu", seed=0)
+    with pytest.raises(ClearheadError, match="weighs its patches by itself"):
+        gradient_rollout(model, torch.rand(1, 1, 8, 8))
+
+
 def test_an_encoder_decoder_follows_the_rules_for_two_sequences():
     model, inputs = translator(), (torch.tensor([[3, 1, 4]]), torch.tensor([[2, 5]]))
 

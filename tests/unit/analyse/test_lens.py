@@ -27,6 +27,7 @@ def models() -> dict[str, tuple[Model, object]]:
         "transformer, post-norm": (create("transformer-tiny", vocab=11, **SMALL), pair),
         "t5": (create("t5-small", vocab=11, head_width=6, ff=16, **SMALL), pair),
         "vit": (create("vit-ti16", **small_picture, **SMALL), picture),
+        "vit, weighed": (create("vit-ti16", pooling="sequence", **small_picture, **SMALL), picture),
         "vit, mean": (create("vit-ti16", pooling="mean", final_norm="pooled", **small_picture, **SMALL), picture),
     }
     assert {model.family for model, _ in found.values()} == FAMILIES.keys()

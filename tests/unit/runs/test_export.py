@@ -55,8 +55,10 @@ def as_list(output: Any) -> list[Tensor]:
         ("bert", {}, ("logits", "next_sentence")),
         ("bert", {"task": None}, ("hidden", "pooled")),
         ("vit", {}, ("logits",)),
+        ("vit", {"rotary_base": 100.0}, ("logits",)),
+        ("vit", {"tokenizer": "convolution", "patch": 2, "norm": "compact", "pooling": "sequence"}, ("logits",)),
     ],
-    ids=["gpt", "bert", "bert without head", "vit"],
+    ids=["gpt", "bert", "bert without head", "vit", "vit, rotary", "cct"],
 )
 def test_an_onnx_file_gives_the_models_numbers_for_any_batch_and_length(family, changes, outputs, tmp_path: Path):
     runtime, model = onnx(), built(family, **changes)

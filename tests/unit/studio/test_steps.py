@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import clearhead
+from clearhead.errors import ClearheadError
 from clearhead.models.registry import FAMILIES
 from clearhead.runs.labels import name_classes
 from clearhead.studio.schema import Matrix, Step
@@ -60,6 +61,7 @@ VARIANTS = {
         "nothing added": {"positions": "none", "pooling": "mean", "channels": 1},
         "sinusoidal": {"positions": "sinusoidal"},
         "sinusoidal-2d": {"positions": "sinusoidal-2d"},
+        "rotary": {"rotary_base": 100.0},
     },
 }
 ALL = [(family, variant) for family, variants in VARIANTS.items() for variant in variants]
@@ -275,6 +277,11 @@ EXPECTED = {
         *stack("encoder", 2, "pre", attention(), FF),
         *within("head", "norm", "pooled", "logits", "probabilities", "class"),
     ],
+    ("vit", "rotary"): [
+        *within("input", *PICTURE, "joined", "positions", "sum"),
+        *stack("encoder", 2, "pre", ["query", "key", "value", "turned_query", "turned_key", *attention()[3:]], FF),
+        *within("head", "norm", "pooled", "logits", "probabilities", "class"),
+    ],
     ("vit", "mean, overlapping"): [
         *within("input", *PICTURE, "positions", "sum"),
         *stack("encoder", 2, "pre", attention(), FF),
@@ -366,6 +373,14 @@ def test_a_matrix_says_its_true_shape_and_where_it_is_from(family: str, variant:
 
 def is_computed_table(matrix: Matrix) -> bool:
     return matrix.key.endswith(".positions")
+
+
+@pytest.mark.parametrize("changes", [{"tokenizer": "convolution", "patch": 2}, {"norm": "compact"}, {}], ids=str)
+def test_parts_that_have_no_steps_yet_are_refused_in_one_line(changes: dict) -> None:
+    model = FAMILIES["vit"].model(FAMILIES["vit"].shrunken.with_changes(pooling="sequence", **changes)).eval()
+    name = next(iter(changes), "pooling")
+    with pytest.raises(ClearheadError, match=f"there are no steps for {name} '{getattr(model.config, name)}' yet"):
+        table(model, record(model, model.example(2)))
 
 
 def departures(family: str, variant: str) -> str:

@@ -9,7 +9,7 @@ import torch
 
 import clearhead
 from clearhead.models import FAMILIES
-from clearhead.trace import SITES
+from clearhead.trace import SITES, VARIANTS
 from clearhead.trace.document import LETTERS, markdown
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "SITES.md"
@@ -21,17 +21,17 @@ def test_the_page_is_what_the_catalogue_says():
 
 def test_every_site_stands_in_its_familys_table_and_every_row_has_three_cells():
     sections = dict(re.findall(r"^## (.+)\n([^#]*)", markdown(), re.MULTILINE))
-    assert set(sections) == set(SITES)
+    assert set(sections) == set(SITES | VARIANTS)
     for family, text in sections.items():
         rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
-        assert [cells[0].strip(" `") for cells in rows] == [site.name for site in SITES[family]]
+        assert [cells[0].strip(" `") for cells in rows] == [site.name for site in (SITES | VARIANTS)[family]]
         assert all(len(cells) == 3 and all(cell.strip() for cell in cells) for cells in rows)
 
 
 def test_every_letter_of_a_shape_is_explained_and_every_explained_one_is_used():
     used = {
         part
-        for sites in SITES.values()
+        for sites in (SITES | VARIANTS).values()
         for site in sites
         for part in re.split(r"[,*+]", site.shape)
         if not part.isdecimal()

@@ -1,6 +1,7 @@
 """The table of a ViT: a picture as a sentence of patches, and the class that it shows."""
 
-from ...layers import PatchInput
+from ...errors import ClearheadError
+from ...layers import PatchInput, PictureInput
 from ...models.vit import ViT
 from ...tasks.classify import verdict
 from ..schema import Matrix, Node, Step
@@ -21,6 +22,10 @@ WITHOUT = "no positions: the paper adds sines and cosines"
 
 
 def parts(make: Maker) -> list[Part]:
+    c = make.model.config
+    for name, known in (("tokenizer", ("patches",)), ("norm", ("pre", "post")), ("pooling", ("cls", "mean"))):
+        if getattr(c, name) not in known:
+            raise ClearheadError(f"there are no steps for {name} '{getattr(c, name)}' yet, only {' and '.join(known)}")
     return [_input(make), *blocks(make, "encoder", "patches"), _head(make)]
 
 
@@ -33,8 +38,10 @@ def _input(make: Maker) -> Part:
         steps.append(_joined(make, steps[-1].result))
     if module.positions is not None:
         x = steps[-1].result
-        steps.append(positions(make, "input", "patches", c.positions, tapped(PatchInput, "positions"), means="patches"))
-        steps.append(summed(make, "input", "patches", [x, steps[-1].result], tapped(PatchInput, "summed")))
+        steps.append(
+            positions(make, "input", "patches", c.positions, tapped(PictureInput, "positions"), means="patches")
+        )
+        steps.append(summed(make, "input", "patches", [x, steps[-1].result], tapped(PictureInput, "summed")))
     else:
         steps[-1] = steps[-1].model_copy(update={"departs": [*steps[-1].departs, WITHOUT]})
     return Part(Node(id="input", title="Picture", shape=shape_of(steps[-1].result), part="input"), steps)
@@ -131,7 +138,7 @@ def _joined(make: Maker, projected: Matrix) -> Step:
         operation="join",
         operands=[token, projected],
         result=make.site("input.tokens", "E'", "[CLS], then the patches", "patches"),
-        code=tapped(PatchInput, "tokens"),
+        code=tapped(PictureInput, "tokens"),
     )
 
 
