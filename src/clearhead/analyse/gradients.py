@@ -54,6 +54,8 @@ def gradient_rollout(
     The model's weights get no gradients: they are as they were, frozen ones too.
     """
     model = checked_model(model)
+    if isinstance(model, ViT) and model.config.pooling == "sequence":
+        raise ClearheadError("gradient rollout knows [CLS] and mean pooling: this model weighs its patches by itself")
     ready, training = prepared(model, inputs), model.training
     kept: list[Tensor] = []
 
@@ -100,8 +102,6 @@ def _of_one(model: Model, told: tuple[int, str, float, int | None], maps: dict[s
 
 def _read_row(model: Model, relevance: Tensor, place: int | None) -> Tensor:
     """The row that the head reads: the place that is asked about, [CLS], or the mean of all patches."""
-    if isinstance(model, ViT) and model.config.pooling == "sequence":
-        raise ClearheadError("gradient rollout knows [CLS] and mean pooling: this model weighs its patches by itself")
     if isinstance(model, ViT) and model.config.pooling == "mean":
         return relevance.mean(0)
     return relevance[place or 0]
