@@ -65,11 +65,11 @@ def changed(opened: Opened, given: Ready, changes: Sequence[Change], read: Readi
 
 
 def in_words(change: Change) -> str:
-    """What was done, for a person to read."""
+    """What was done, for a person to read: layers and heads count from 1, as on the page; places from 0, as rows do."""
     where = _where(change)
     match change.kind:
         case "heads-off":
-            which = "all heads" if change.heads is None else f"head {', '.join(map(str, change.heads))}"
+            which = "all heads" if change.heads is None else _heads(change.heads)
             return f"changed: {which} off{where}"
         case "temperature":
             return f"changed: what goes into the softmax divided by {change.factor:g}{where}"
@@ -82,8 +82,12 @@ def in_words(change: Change) -> str:
             return f"changed: token {change.token} stands at place {change.place}{where}"
 
 
+def _heads(heads: list[int]) -> str:
+    return f"head{'s' if len(heads) > 1 else ''} {', '.join(str(head + 1) for head in heads)}"
+
+
 def _where(change: Change) -> str:
-    parts = [part for part in (change.stack, None if change.layer is None else f"layer {change.layer}") if part]
+    parts = [part for part in (change.stack, None if change.layer is None else f"layer {change.layer + 1}") if part]
     return f" in {', '.join(parts)}" if parts else ""
 
 

@@ -220,6 +220,7 @@ def _of_picture(model: ViT, name: str, album: Album) -> Ready:
         grid=config.grid,
         patch=config.patch,  # pyright: ignore[reportArgumentType]
         class_token=config.pooling == "cls",
+        name=album.called(name),
     )
     png = as_png(seen(pixels, prepare))
     return Ready((pixels[None].to(model.dtype),), {"image": name}, picture=picture, png=png)

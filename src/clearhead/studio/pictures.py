@@ -38,28 +38,34 @@ class Album:
         self.data = data
         self._lock = threading.RLock()
         self._sets: OrderedDict[str, Dataset[Any]] = OrderedDict()
-        self._sent: OrderedDict[str, bytes] = OrderedDict()
+        self._sent: OrderedDict[str, tuple[bytes, str | None]] = OrderedDict()
 
-    def keep(self, raw: bytes, name: str) -> PictureKept:
+    def keep(self, raw: bytes, name: str | None) -> PictureKept:
         """A picture that was sent, whole and in bounds. The same bytes have the same name."""
         image = unpacked(raw)
         id = hashlib.sha256(raw).hexdigest()[:20]
         with self._lock:
-            self._sent[id] = raw
+            self._sent[id] = raw, None if name is None else shown(name, 80)
             self._sent.move_to_end(id)
-            while sum(map(len, self._sent.values())) > KEPT_BYTES:
+            while sum(len(bytes) for bytes, _ in self._sent.values()) > KEPT_BYTES:
                 self._sent.popitem(last=False)
-        return PictureKept(picture=f"{UPLOAD}/{id}", name=shown(name, 80), width=image.width, height=image.height)
+        called = "a picture" if name is None else shown(name, 80)
+        return PictureKept(picture=f"{UPLOAD}/{id}", name=called, width=image.width, height=image.height)
+
+    def called(self, picture: str) -> str | None:
+        """What the file of a picture that was sent is called, if that was said."""
+        with self._lock:
+            return self._sent.get(picture.removeprefix(f"{UPLOAD}/"), (b"", None))[1]
 
     def image(self, picture: str) -> Any:
         """A picture by its name, as an RGB Pillow image."""
         parts = picture.split("/")
         if parts[0] == UPLOAD and len(parts) == 2:
             with self._lock:
-                raw = self._sent.get(parts[1])
-            if raw is None:
+                sent = self._sent.get(parts[1])
+            if sent is None:
                 raise Unknown("this picture was forgotten to make room, or never sent: send it again")
-            return unpacked(raw)
+            return unpacked(sent[0])
         if len(parts) != 3 or not (parts[2].isascii() and parts[2].isdecimal() and len(parts[2]) < 10):
             raise Unknown(f"there is no picture '{shown(picture, 80)}': one is called digits/test/17, or upload/...")
         return self._of_set(parts[0], parts[1], int(parts[2]))

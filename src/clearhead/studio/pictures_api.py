@@ -26,9 +26,9 @@ def router(studio: Studio) -> APIRouter:
         return album.offered(set, part, count, offset)
 
     @routes.post("/pictures", openapi_extra=BODY)
-    async def send_picture(request: Request, x_name: str = Header("a picture")) -> PictureKept:
+    async def send_picture(request: Request, x_name: str | None = Header(None)) -> PictureKept:
         """Raw bytes of a picture, at most 25 MB and 50 million pixels; kept in memory while there is room."""
-        return await run_in_threadpool(album.keep, await request.body(), unquote(x_name))
+        return await run_in_threadpool(album.keep, await request.body(), x_name and unquote(x_name))
 
     @routes.get("/pictures/upload/{name}", response_class=Png, responses={**PNG})
     def sent_picture(name: str) -> Response:

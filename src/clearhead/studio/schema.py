@@ -121,13 +121,17 @@ class Token(Said):
 
 
 class Picture(Said):
-    """The picture as the model sees it: GET /api/passes/{pass}/picture gives a PNG of width x height."""
+    """The picture as the model sees it: GET /api/passes/{pass}/picture gives a PNG of width x height.
+
+    name  what its file was called, where it was sent
+    """
 
     width: int
     height: int
     grid: tuple[int, int]
     patch: tuple[int, int]
     class_token: bool
+    name: str | None = None
 
 
 class Chance(Said):

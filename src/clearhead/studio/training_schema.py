@@ -208,8 +208,25 @@ class LayerNorms(Said):
     update: float
 
 
+class AdamShown(Said):
+    """What AdamW remembers of the same cells, this update's gradient g (clipped) included.
+
+    first, second  m = b1 m + (1-b1) g and v = b2 v + (1-b2) g*g, with (b1, b2) = betas
+    count          updates that they hold: both are divided by 1 - beta**count before they are used
+    """
+
+    betas: tuple[float, float]
+    eps: float
+    count: int
+    first: list[list[float]]
+    second: list[list[float]]
+
+
 class WeightShown(Said):
-    """Rows r0 to r1 and columns c0 to c1 of one weight: after = before + update. A vector is a matrix of one row."""
+    """Rows r0 to r1 and columns c0 to c1 of one weight: after = before + update. A vector is a matrix of one row.
+
+    adam  where AdamW moves this weight
+    """
 
     name: str
     rows: int
@@ -219,6 +236,7 @@ class WeightShown(Said):
     gradient: list[list[float]]
     update: list[list[float]]
     after: list[list[float]]
+    adam: AdamShown | None
 
 
 class StepTold(Said):

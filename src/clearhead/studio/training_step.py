@@ -6,7 +6,7 @@ that the run has saved or at its beginning. Nothing is written.
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ..train.task import Task
 from .batch_shown import rows_of, shown_rows
 from .binary import span
 from .tasks_kept import Tasks
-from .training_schema import BatchTold, LayerNorms, StepTold, StepWanted, WeightNorms, WeightShown
+from .training_schema import AdamShown, BatchTold, LayerNorms, StepTold, StepWanted, WeightNorms, WeightShown
 
 SIDE = 64  # rows and columns of a weight that are told at most
 LAYER = re.compile(r"(.*?\bblocks\.\d+)\.")
@@ -177,6 +177,7 @@ class _Opened:
             gradient=part(watched.gradients[name]),
             update=part(changes[name]),
             after=part(after[name]),
+            adam=_adam(watched, name, part),
         )
 
 
@@ -199,13 +200,33 @@ def _first_matrix(weights: Mapping[str, Tensor]) -> str:
     )
 
 
-def _norms(name: str, watched: _Watched, change: Tensor) -> WeightNorms:
-    method, group = next(
+def _group(updater: Updater, name: str) -> tuple[str, dict[str, Any]]:
+    """How a weight is moved: by which optimiser, with which settings."""
+    return next(
         (method, group)
-        for method, optimiser in watched.optimisers.items()
+        for method, optimiser in updater.optimisers.items()
         for group in optimiser.param_groups
         if name in group["param_names"]
     )
+
+
+def _adam(updater: Updater, name: str, part: Callable[[Tensor], list[list[float]]]) -> AdamShown | None:
+    """A weight that never had a gradient is not remembered."""
+    method, group = _group(updater, name)
+    state = updater.state_dict()
+    if method != "adamw" or f"{name}.step" not in state:
+        return None
+    return AdamShown(
+        betas=group["betas"],
+        eps=group["eps"],
+        count=int(state[f"{name}.step"]),
+        first=part(state[f"{name}.exp_avg"]),
+        second=part(state[f"{name}.exp_avg_sq"]),
+    )
+
+
+def _norms(name: str, watched: _Watched, change: Tensor) -> WeightNorms:
+    method, group = _group(watched, name)
     return WeightNorms(
         name=name,
         shape=list(change.shape),

@@ -12,7 +12,7 @@ from ..errors import ClearheadError, shown
 from ..layers import FixedPositions, LearnedPositions, SelfAttention
 from ..models import Model
 from ..models.t5 import T5
-from ..ops import cosine
+from ..ops import cosine, nearest
 from ..ops.positions import rotary_angles
 from .attention_views import points
 from .refusals import Unknown
@@ -107,6 +107,19 @@ def space(opened: Opened, kind: Kind, numbers: tuple[int, ...], side: str) -> Wo
 def near(opened: Opened, found: list[Neighbour], side: str) -> list[NearWord]:
     spells = speller(opened, side)
     return [NearWord(id=one.number, text=spells.shown(one.number), cosine=one.cosine) for one in found]
+
+
+def near_number(opened: Opened, number: int, count: int, side: str) -> list[NearWord]:
+    """As `near`, of one row of the table, whatever its token is spelt like; itself is left out."""
+    table, spells = token_table(opened.model, side), speller(opened, side)
+    if not 0 <= number < len(table):
+        raise ClearheadError(f"tokens are numbered 0 to {len(table) - 1}: there is no {number}")
+    others = [other for other in sorted(spells.spelt) if other < len(table) and other != number]
+    cosines, places = nearest(table[number], table[others], count)
+    return [
+        NearWord(id=others[place], text=spells.shown(others[place]), cosine=value)
+        for value, place in zip(cosines.tolist(), places.tolist(), strict=True)
+    ]
 
 
 def checked_count(count: int) -> int:

@@ -39,10 +39,18 @@ def router(studio: Studio) -> APIRouter:
         return spaces.get(key, lambda: views.space(opened, kind, numbers, side))
 
     @routes.get("/neighbours")
-    def word_neighbours(model: str, word: str, count: int = 10, side: Which = "source") -> NearWords:
-        """The words whose rows of the token table are most like this word's, by cosine."""
+    def word_neighbours(
+        model: str, word: str | None = None, number: int | None = None, count: int = 10, side: Which = "source"
+    ) -> NearWords:
+        """The words whose rows of the token table are most like a word's, or the row of a token's number, by cosine."""
         opened = studio.shelf.open(model)
-        views.speller(opened, side)
+        spells = views.speller(opened, side)
+        if number is not None and word is None:
+            return NearWords(
+                asked=spells.shown(number), words=views.near_number(opened, number, views.checked_count(count), side)
+            )
+        if word is None or number is not None:
+            raise ClearheadError("name the word by its spelling or by its token's number, one of the two")
         found = nearest_words(opened.model, views.checked_word(word), views.checked_count(count), side=side)
         return NearWords(asked=word, words=views.near(opened, found, side))
 

@@ -86,7 +86,9 @@ def test_a_picture_that_was_sent_can_be_looked_at_and_run(studio):
     assert np.array_equal(
         opened(client.get(f"/api/pictures/{sent['picture']}")), np.asarray(Image.open(io.BytesIO(raw)))
     )
-    assert passed(client, "random:vit-mini", picture=sent["picture"])["picture"]["class_token"]
+    seen = passed(client, "random:vit-mini", picture=sent["picture"])["picture"]
+    assert seen["class_token"]
+    assert seen["name"] == "mäh.png"
     assert client.post("/api/pictures", content=raw).json()["picture"] == sent["picture"]
 
 
@@ -118,7 +120,8 @@ def test_the_picture_of_a_pass_is_what_the_model_sees(studio, vit_run):
     client, raw = studio(vit_run), png(8, 12)
     name = client.post("/api/pictures", content=raw).json()["picture"]
     said = passed(client, "vit", picture=name)
-    assert said["picture"] == {"width": 8, "height": 12, "grid": [3, 2], "patch": [4, 4], "class_token": True}
+    size = {"width": 8, "height": 12, "grid": [3, 2], "patch": [4, 4]}
+    assert said["picture"] == size | {"class_token": True, "name": None}
     seen = opened(client.get(f"/api/passes/{said['id']}/picture"))
     assert np.array_equal(seen, np.asarray(Image.open(io.BytesIO(raw))))
 

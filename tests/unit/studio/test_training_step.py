@@ -92,6 +92,22 @@ def test_a_gradient_is_how_fast_the_loss_moves_with_a_weight(client, root):
     assert told["shown"]["gradient"][2][3] == pytest.approx((up - down) / 2e-4, rel=1e-4)
 
 
+def test_what_adamw_remembers_makes_the_update(client):
+    """By the formula of Loshchilov and Hutter, in float64, from what is told alone."""
+    name = "decoder.blocks.0.feed_forward.up.weight"
+    told = opened(client, "letters", at=3, weight=name)
+    shown, moved = told["shown"], next(one for one in told["weights"] if one["name"] == name)
+    adam = shown["adam"]
+    assert (adam["betas"], adam["eps"], adam["count"]) == ([0.9, 0.999], 1e-8, 4)
+    before, first, second = (torch.tensor(one).double() for one in (shown["before"], adam["first"], adam["second"]))
+    mean = first / (1 - adam["betas"][0] ** adam["count"])
+    square = second / (1 - adam["betas"][1] ** adam["count"])
+    step = -moved["rate"] * (mean / (square.sqrt() + adam["eps"]) + moved["decay"] * before)
+    assert torch.allclose(step, torch.tensor(shown["update"]).double(), atol=2e-7)
+    block = opened(client, "digits", at=0)["shown"]
+    assert block["adam"] is None  # Muon moves it
+
+
 def test_the_start_and_another_batch_can_be_opened_and_are_told_apart(client):
     start = opened(client, "letters", at=0)
     assert start["own"]

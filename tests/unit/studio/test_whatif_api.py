@@ -103,7 +103,7 @@ def test_several_changes_act_together_and_in_an_encoder_decoder_by_stack(client,
     said = asked(client, "translator", {"source": SOURCE, "target": TARGET}, *changes, place=1)
     same(said, compare(model, PAIR, expected, place=1))
     assert len(said["told"]) == 4
-    assert "cross, layer 0" in said["told"][0]
+    assert "head 2 off in cross, layer 1" in said["told"][0]
 
 
 def test_positions_are_dropped_before_scores_are_divided_in_any_order(client):
@@ -150,7 +150,7 @@ def test_both_passes_are_kept_and_the_changed_one_has_the_changed_numbers(client
     assert not matrix(client, said["after"], "site:encoder.blocks.0.attention.output", head=1).any()
     pass_ = client.get(f"/api/passes/{said['after']}").json()
     assert pass_["changes"][0]["kind"] == "heads-off"
-    assert "changed: head 1 off in layer 0" in pass_["notes"]
+    assert "changed: head 2 off in layer 1" in pass_["notes"]
     assert pass_["equal_to_fused"] < 1e-5
     assert asked(client, "bert", {"text": TEXT}, change) == said
     assert "as it is" in problem(client.get(f"/api/passes/{said['after']}/gradient-rollout"), 400)

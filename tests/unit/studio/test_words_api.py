@@ -69,6 +69,7 @@ def test_neighbours_and_analogies_are_those_of_analyse(client, bert_run):
     assert [(one["text"], one["id"]) for one in said["words"]] == [
         (one.token, one.number) for one in nearest_words(model, "cat", 4)
     ]
+    assert asked(client, "bert", "neighbours", number=6, count=4)["words"] == said["words"]
     expected = analogy(model, "cat", "the", "a", 3)
     said = asked(client, "bert", "analogy", a="cat", b="the", c="a", count=3)
     assert said["asked"] == "cat - the + a"
@@ -148,6 +149,10 @@ def test_the_positions_of_every_kind_can_be_drawn(studio, bert_run, translator_r
         ("bert/space?word=nonsense", "not in this vocabulary"),
         ("bert/neighbours?word=nonsense", "not in this vocabulary"),
         ("bert/neighbours?word=%20", "empty"),
+        ("bert/neighbours?word=cat&number=6", "one of the two"),
+        ("bert/neighbours", "one of the two"),
+        ("bert/neighbours?number=13", "0 to 12"),
+        ("bert/neighbours?number=-1", "0 to 12"),
         ("bert/neighbours?word=cat&count=101", "1 to 100"),
         ("bert/neighbours?word=" + "x" * 300, "longer than"),
         ("bert/analogy?a=cat&b=dog&c=zzz", "not in this vocabulary"),

@@ -10,6 +10,13 @@ export class Refusal extends Error {
   }
 }
 
+/** Nothing went wrong: a shared page does not hold this, and says why. */
+export class LeftOut extends Refusal {
+  constructor(message: string) {
+    super(message, 0);
+  }
+}
+
 const BASE = "api";
 
 function token(): string {

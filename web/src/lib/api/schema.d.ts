@@ -755,7 +755,7 @@ export interface paths {
         };
         /**
          * Word Neighbours
-         * @description The words whose rows of the token table are most like this word's, by cosine.
+         * @description The words whose rows of the token table are most like a word's, or the row of a token's number, by cosine.
          */
         get: operations["word_neighbours"];
         put?: never;
@@ -832,6 +832,28 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * AdamShown
+         * @description What AdamW remembers of the same cells, this update's gradient g (clipped) included.
+         *
+         *     first, second  m = b1 m + (1-b1) g and v = b2 v + (1-b2) g*g, with (b1, b2) = betas
+         *     count          updates that they hold: both are divided by 1 - beta**count before they are used
+         */
+        AdamShown: {
+            /** Betas */
+            betas: [
+                number,
+                number
+            ];
+            /** Count */
+            count: number;
+            /** Eps */
+            eps: number;
+            /** First */
+            first: number[][];
+            /** Second */
+            second: number[][];
+        };
         /** Answered */
         Answered: {
             /** Id */
@@ -1769,6 +1791,8 @@ export interface components {
         /**
          * Picture
          * @description The picture as the model sees it: GET /api/passes/{pass}/picture gives a PNG of width x height.
+         *
+         *     name  what its file was called, where it was sent
          */
         Picture: {
             /** Class Token */
@@ -1780,6 +1804,8 @@ export interface components {
             ];
             /** Height */
             height: number;
+            /** Name */
+            name?: string | null;
             /** Patch */
             patch: [
                 number,
@@ -2292,8 +2318,11 @@ export interface components {
         /**
          * WeightShown
          * @description Rows r0 to r1 and columns c0 to c1 of one weight: after = before + update. A vector is a matrix of one row.
+         *
+         *     adam  where AdamW moves this weight
          */
         WeightShown: {
+            adam: components["schemas"]["AdamShown"] | null;
             /** After */
             after: number[][];
             /** Before */
@@ -4234,7 +4263,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                "x-name"?: string;
+                "x-name"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -5121,8 +5150,9 @@ export interface operations {
     };
     word_neighbours: {
         parameters: {
-            query: {
-                word: string;
+            query?: {
+                word?: string | null;
+                number?: number | null;
                 count?: number;
                 side?: "source" | "target";
             };

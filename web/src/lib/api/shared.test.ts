@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { gridOf } from "../math/grid";
-import { cut, half, turnedRound } from "./shared";
+import { titled } from "../state/studio.svelte";
+import { cut, half, PageSource, turnedRound, type SharedDocument } from "./shared";
 
 describe("a pass inside the page", () => {
   it("reads 16-bit numbers by their bits", () => {
@@ -14,4 +15,11 @@ describe("a pass inside the page", () => {
     const part = cut(gridOf("k", [[1, 2, 3], [4, 5, 6]]), "k", 1, { r0: 1, r1: 2, c0: 1, c1: 3 });
     expect([[...part.values], part.min, part.max, part.head]).toEqual([[5, 6], 1, 6, 1]);
   });
+});
+
+it("what was left out of a page on purpose is no failure, and says why", async () => {
+  const inside = { pass: {}, matrices: {}, left_out: [{ key: "site:scores", site: "scores", why: "the page would be too large" }] } as unknown as SharedDocument;
+  const error: unknown = await new PageSource(inside).matrix("site:scores", 0).catch((reason: unknown) => reason);
+  expect(String(error)).toContain("scores is not in this page: the page would be too large");
+  expect([titled(error), titled(new Error("x"))]).toEqual(["Left out of this page", null]);
 });

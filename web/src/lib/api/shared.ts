@@ -1,6 +1,6 @@
 /** A pass inside the page itself: what a shared file carries instead of a server. */
 import { range, type Grid, type Window } from "../math/grid";
-import { Refusal } from "./client";
+import { LeftOut, Refusal } from "./client";
 import type { Source, Thumbnails } from "./source";
 import type { AttentionKind, Pass } from "./types";
 
@@ -75,7 +75,7 @@ export class PageSource implements Source {
   private async unpack(name: string): Promise<Grid> {
     const packed = this.inside.matrices[name];
     const key = name.slice(0, name.lastIndexOf("|"));
-    if (!packed) throw new Refusal(this.missing(key), 0);
+    if (!packed) throw new LeftOut(this.missing(key));
     const values = await unpacked(packed);
     const [min, max] = range(values);
     return { key, head: null, rows: packed.rows, columns: packed.columns, r0: 0, r1: packed.rows, c0: 0, c1: packed.columns, min, max, values };

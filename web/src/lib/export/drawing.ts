@@ -52,7 +52,7 @@ function pointedTo(node: Element): Set<string> {
   return new Set([...node.outerHTML.matchAll(/(?:url\((?:&quot;|["'])?#|href="#)([^)"'&]+)/g)].map((found) => found[1]!));
 }
 
-async function embedded(address: string): Promise<string> {
+export async function embedded(address: string): Promise<string> {
   const blob = await (await fetch(address)).blob();
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -74,11 +74,19 @@ export interface Told {
   name: string;
   /** written below: checkpoint, site, path */
   from?: string[];
+  /** lines that the page explains beside the drawing */
+  legend?: Key[];
   palette: Palette;
 }
 
+export interface Key {
+  name: string;
+  colour: string;
+  dashed?: boolean;
+}
+
 /** The drawing as it looks now, with its pictures inside, on the page's ground; what it shows and is from in words. */
-export async function drawingSvg(node: SVGSVGElement, { name, from = [], palette }: Told): Promise<string> {
+export async function drawingSvg(node: SVGSVGElement, told: Told): Promise<string> {
   const copy = node.cloneNode(true) as SVGSVGElement;
   restyle(node, copy, pointedTo(node));
   for (const image of copy.querySelectorAll("image")) {
@@ -89,19 +97,36 @@ export async function drawingSvg(node: SVGSVGElement, { name, from = [], palette
   copy.setAttribute("viewBox", [size.x, size.y, size.width, size.height].join(" "));
   copy.setAttribute("width", String(size.width));
   copy.setAttribute("height", String(size.height));
-  return framed(new XMLSerializer().serializeToString(copy), size, { name, from, palette });
+  return framed(new XMLSerializer().serializeToString(copy), size, told);
 }
 
 const EDGE = 16;
 
-function framed(inside: string, { width, height }: { width: number; height: number }, { name, from = [], palette }: Told): string {
+/** A drawing between what it is called and where it is from. */
+export function framed(inside: string, { width, height }: { width: number; height: number }, { name, from = [], legend = [], palette }: Told): string {
   const whole = Math.ceil(Math.max(width, widthOf(name, 13), 240) + 2 * EDGE);
+  const keys = keysSvg(legend, whole - 2 * EDGE, palette);
   const said = lines(from, whole - 2 * EDGE, 10);
-  const below = EDGE + 26 + height + 16;
+  const top = EDGE + 26 + keys.height;
+  const below = top + height + 16;
   const foot = said.map((line, n) => element("text", { x: EDGE, y: below + n * 14, "font-size": 10, fill: palette.faint }, escaped(line))).join("");
   const high = Math.ceil(below + said.length * 14);
   const head = element("text", { x: EDGE, y: EDGE + 10, "font-size": 13, "font-weight": 600 }, escaped(name));
-  const body = element("rect", { width: whole, height: high, fill: palette.page }) + head + element("g", { transform: `translate(${EDGE} ${EDGE + 26})` }, inside) + foot;
+  const body = element("rect", { width: whole, height: high, fill: palette.page }) + head + element("g", { transform: `translate(${EDGE} ${EDGE + 20})` }, keys.body) + element("g", { transform: `translate(${EDGE} ${top})` }, inside) + foot;
   const attributes = { xmlns: SVG, width: whole, height: high, viewBox: `0 0 ${whole} ${high}`, role: "img", "font-family": getComputedStyle(document.body).fontFamily || null, fill: palette.ink };
   return `${element("svg", attributes, `<title>${escaped(name)}</title>${body}`)}\n`;
+}
+
+/** A line of its colour and its name for each, as many in a row as there is room for. */
+function keysSvg(legend: Key[], room: number, palette: Palette): { body: string; height: number } {
+  let [x, y] = [0, 0];
+  const made = legend.map(({ name, colour, dashed }) => {
+    const wide = 26 + widthOf(name, 11) + 16;
+    if (x > 0 && x + wide > room) [x, y] = [0, y + 16];
+    const line = element("line", { x1: x, x2: x + 20, y1: y + 6, y2: y + 6, stroke: plainColour(colour), "stroke-width": 2.5, "stroke-dasharray": dashed ? "5 3" : null });
+    const words = element("text", { x: x + 26, y: y + 10, "font-size": 11, fill: palette.soft }, escaped(name));
+    x += wide;
+    return line + words;
+  });
+  return { body: made.join(""), height: legend.length ? y + 16 : 0 };
 }

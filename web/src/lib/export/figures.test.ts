@@ -2,9 +2,10 @@ import { describe, expect, it } from "vitest";
 import { gridOf } from "../math/grid";
 import { scaleOf } from "../math/scales";
 import { barsSvg } from "./bars";
-import { drawingSvg, plainColour } from "./drawing";
+import { drawingSvg, framed, plainColour } from "./drawing";
 import { heatMapSvg, type HeatFigure } from "./heatmap";
 import { fromWhere } from "./index";
+import { WritingPen } from "./pen";
 import { fileName, lines, type Palette } from "./write";
 
 const palette: Palette = { page: "#fff", ink: "#111", soft: "#555", faint: "#777", accent: "#00f", mask1: "#eee", mask2: "#ccc" };
@@ -109,5 +110,35 @@ describe("words of a file", () => {
     const pass = { model: { name: "m", random: true }, path: "reference" } as Parameters<typeof fromWhere>[0];
     expect(fromWhere(pass, "scores", 1, 4)).toEqual(["m (random weights)", "scores", "head 2 of 4", "reference path", "clearhead"]);
     expect(fromWhere(pass, "ids", 0, 1)).not.toContain("head 1 of 1");
+  });
+});
+
+describe("what is painted, as a file", () => {
+  const letters = { font: "", measureText: (words: string) => ({ width: 10 * words.length }) as TextMetrics };
+  it("has the lines, dots and words that a canvas was given", () => {
+    const pen = new WritingPen(letters);
+    Object.assign(pen, { strokeStyle: "color(srgb 1 0.5 0)", lineWidth: 2, globalAlpha: 0.5 });
+    pen.beginPath();
+    pen.moveTo(0, 1);
+    pen.bezierCurveTo(1, 1, 2, 2, 3.14159, 4);
+    pen.stroke();
+    Object.assign(pen, { fillStyle: "#123456", globalAlpha: 1, font: "600 14px Inter", textAlign: "right", textBaseline: "middle" });
+    pen.fillText("a<b", 10, 20, 25);
+    pen.beginPath();
+    pen.arc(5, 6, 2);
+    pen.fill();
+    const page = parsed(`<svg xmlns="http://www.w3.org/2000/svg">${pen.written}</svg>`);
+    const [way, dot] = page.querySelectorAll("path");
+    expect(["d", "stroke", "stroke-width", "opacity"].map((name) => way!.getAttribute(name))).toEqual(["M0,1C1,1,2,2,3.14,4", "#ff8000", "2", "0.5"]);
+    expect(dot!.getAttribute("fill")).toBe("#123456");
+    const said = page.querySelector("text")!;
+    expect([said.textContent, said.getAttribute("text-anchor"), said.getAttribute("textLength"), said.getAttribute("y")]).toEqual(["a<b", "end", "25", "24.9"]);
+  });
+  it("names its lines above them", () => {
+    const page = parsed(framed("<g/>", { width: 200, height: 50 }, { name: "loss", legend: [{ name: "train", colour: "#00f" }, { name: "a second, long name", colour: "#f00", dashed: true }], palette }));
+    expect(words(page)).toEqual(["loss", "train", "a second, long name"]);
+    expect([...page.querySelectorAll("line")].map((one) => [one.getAttribute("stroke"), one.getAttribute("stroke-dasharray")])).toEqual([["#00f", null], ["#f00", "5 3"]]);
+    const heights = [...page.querySelectorAll("g")].map((one) => one.getAttribute("transform"));
+    expect(heights).toContain("translate(16 74)"); // below two lines of names
   });
 });

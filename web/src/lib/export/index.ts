@@ -1,7 +1,9 @@
 /** Figures as files. A view with an SVG of its own puts `<Export name={...} make={() => drawn(node, name)} />` into a
- * `figure` around it, or calls `exportSvg(node, name)` and `exportPng(node, name)`. */
+ * `figure` around it, or calls `exportSvg(node, name)` and `exportPng(node, name)`; one that paints on a canvas takes
+ * `penned(draw, size, name)`. */
 import type { Pass } from "../api/types";
-import { drawingSvg } from "./drawing";
+import { drawingSvg, type Key } from "./drawing";
+import { pennedSvg, type Pen } from "./pen";
 import { palette, pngOf, save } from "./save";
 import { fileName } from "./write";
 
@@ -14,8 +16,13 @@ export function fromWhere(pass: Pass | null, site?: string, head?: number | null
   return [...parts, `${pass.path} path`, "clearhead"];
 }
 
-export function drawn(node: SVGSVGElement, name: string, from: string[] = []): Promise<string> {
-  return drawingSvg(node, { name, from, palette: palette() });
+export function drawn(node: SVGSVGElement, name: string, from: string[] = [], legend: Key[] = []): Promise<string> {
+  return drawingSvg(node, { name, from, legend, palette: palette() });
+}
+
+/** What a view paints on a canvas, painted once more with a pen that writes SVG. */
+export function penned(draw: (pen: Pen) => void, size: { width: number; height: number }, name: string, from: string[] = []): string {
+  return pennedSvg(draw, size, { name, from, palette: palette() });
 }
 
 export async function saveFigure(svg: string | Promise<string>, name: string, kind: "svg" | "png") {

@@ -73,6 +73,15 @@ export function given(inputs: Inputs | Given): Given {
   return found;
 }
 
+/** The same for a person to read: a picture that was sent goes by its file's name. */
+export function givenWords(inputs: Inputs | Given, picture?: { name?: string | null } | null): string {
+  return Object.values(given(inputs)).map((one) => (one === inputs.picture ? pictureWords(one, picture) : one)).join(" → ");
+}
+
+export function pictureWords(picture: string, info?: { name?: string | null } | null): string {
+  return picture.startsWith("upload/") ? (info?.name ?? "an uploaded picture") : picture;
+}
+
 class Place {
   spot = $state.raw<Spot>(readSpot(location.hash));
 

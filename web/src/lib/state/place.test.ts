@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { given, readSpot, writeSpot } from "./place.svelte";
+import { given, givenWords, readSpot, writeSpot } from "./place.svelte";
 
 describe("the address", () => {
   it("holds the whole state and gives it back", () => {
@@ -17,6 +17,12 @@ describe("the address", () => {
   });
   it("that makes no sense falls back to the start of it", () => {
     expect(readSpot("#head=x&cell=a,b&zoom=moon&theme=pink")).toMatchObject({ head: 0, cell: null, zoom: "part", theme: null });
+  });
+  it("calls a picture that was sent by its file's name", () => {
+    expect(givenWords({ picture: "upload/0123" }, { name: "cat.png" })).toBe("cat.png");
+    expect(givenWords({ picture: "upload/0123" }, null)).toBe("an uploaded picture");
+    expect(givenWords({ picture: "digits/test/0" }, null)).toBe("digits/test/0");
+    expect(givenWords({ source: "upload/x", target: "b" })).toBe("upload/x → b");
   });
   it("leaves out inputs that were not given", () => {
     expect(given({ text: "a", second: null, source: null, target: null, picture: null })).toEqual({ text: "a" });

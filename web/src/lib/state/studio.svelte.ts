@@ -1,5 +1,5 @@
 /** What is open: the models on the shelf and the pass that is shown. */
-import { models, Refusal, runPass } from "../api/client";
+import { LeftOut, models, Refusal, runPass } from "../api/client";
 import { PageSource, sharedDocument } from "../api/shared";
 import { ServerSource, type Source } from "../api/source";
 import type { ModelCard } from "../api/types";
@@ -90,6 +90,11 @@ class Studio {
 export function said(error: unknown): string {
   if (error instanceof Refusal) return error.message;
   return error instanceof Error ? `The page made a mistake: ${error.message}` : String(error);
+}
+
+/** What stands over it: nothing did not work where a shared page was made without it. */
+export function titled(error: unknown): string | null {
+  return error instanceof LeftOut ? "Left out of this page" : null;
 }
 
 export const studio = new Studio();

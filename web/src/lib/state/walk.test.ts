@@ -15,7 +15,7 @@ const pass = {
   steps, nodes: [node("input", "input"), node("block", null, [node("x", "encoder.0.attention"), node("y", "encoder.0.feed_forward")]), node("head", "head")],
   tokens: { tokens: ["This", "is"].map((shown, id) => ({ id, text: shown, shown, start: null, end: null, special: false })) },
   picture: { width: 4, height: 4, grid: [2, 2], patch: [2, 2], class_token: true },
-  predictions: [{ of: "tokens", place: 4, top: [{ id: 40000, text: "x", logit: 1, probability: 1 }] }],
+  predictions: [{ of: "next", place: 4, top: [{ id: 40000, text: "x", logit: 1, probability: 1 }] }],
   attention: [{ kind: "encoder", layers: 1, heads: 2, rows: axis(5), columns: axis(5) }],
 } as unknown as Pass;
 
@@ -31,6 +31,12 @@ describe("walking through a pass", () => {
     expect(cellIn(pass, steps[1]!, { row: 2, column: 3 })).toEqual({ row: 2, column: 3 });
     expect(cellIn(pass, steps[3]!, null)).toEqual({ row: 4, column: 40000 });
     expect(cellIn(pass, steps[1]!, { row: 2, column: 9 }).row).toBe(2);
+  });
+  it("starts at a text's blank, not at what is said of the whole", () => {
+    const filled = { ...pass, picture: null, predictions: [{ of: "word", place: 2, top: [{ id: 700, text: "x", logit: 1, probability: 1 }] }, { of: "follows", place: 0, top: [{ id: 1, text: "no", logit: 1, probability: 1 }] }] } as unknown as Pass;
+    expect(cellIn(filled, steps[1]!, null).row).toBe(2);
+    expect(cellIn(filled, steps[3]!, null)).toEqual({ row: 2, column: 700 });
+    expect(cellIn(filled, step("e", "head", axis(1, "one"), axis(2, "classes")), null)).toEqual({ row: 0, column: 1 });
   });
   it("reads a vocabulary in pages, around the cell", () => {
     expect(pageOf(steps[3]!, { row: 0, column: 40000 })).toEqual({ r0: 0, r1: 5, c0: 39936, c1: 40960 });

@@ -69,8 +69,14 @@ function telling(pass: Pass, step: Step): number {
   const { rows } = step.result;
   if (pass.picture && step.operation === "patches") return middlePatch(pass.picture.grid);
   if (pass.picture && step.operation === "pixels") return Math.floor(pass.picture.height / 2);
-  const place = pass.predictions.at(-1)?.place;
+  const place = tellingPlace(pass, rows.of);
   return place !== undefined && place < rows.size && rows.of !== "dimensions" ? place : rows.size - 1;
+}
+
+/** The first blank of a text, else the last place that something is said of; what is said of the whole comes last, at place 0. */
+function tellingPlace(pass: Pass, of: string): number | undefined {
+  const blank = of === "tokens" ? pass.predictions.find((one) => one.of === "word") : undefined;
+  return (blank ?? pass.predictions.at(-1))?.place;
 }
 
 function middlePatch([down, across]: readonly [number, number]): number {
@@ -80,7 +86,8 @@ function middlePatch([down, across]: readonly [number, number]): number {
 function tellingColumn(pass: Pass, step: Step, row: number): number {
   const { columns } = step.result;
   if (columns.of === "vocabulary" || columns.of === "classes") {
-    const said = pass.predictions.find((one) => one.place === row) ?? pass.predictions.at(-1);
+    const fitting = pass.predictions.filter((one) => (one.of === "word" || one.of === "next") === (columns.of === "vocabulary"));
+    const said = fitting.find((one) => one.place === row) ?? fitting.at(-1);
     const top = said?.top[0]?.id;
     if (top !== undefined && top < columns.size) return top;
   }

@@ -6,6 +6,7 @@ import { eased, linesOf, nearest, strongest } from "./lines";
 import { dense, measureIn, measuresOf, ordered, scoreAt, thumbSize } from "./measures";
 import { squares } from "./squares";
 import { answersOnce, largestAt, pairIn, siteOf, tellingRow, topWithout, whereIn } from "./where";
+import { patchesSvg, shareOf } from "./picture_file";
 
 const told = (more: Partial<Summary> = {}): Summary => ({
   kind: "encoder", layers: 2, heads: 2, unit: "tokens", distance: [[1, 3], [2, 0.5]], left_out: [],
@@ -115,5 +116,18 @@ describe("cells", () => {
     expect(large.w).toBe(large.h);
     expect(large.w * 512).toBeLessThanOrEqual(600);
     expect(squares(9, 9, 600)).toEqual({ w: 40, h: 28 });
+  });
+});
+
+describe("a picture with a number per patch, as a file", () => {
+  const palette = { page: "#fff", ink: "#111", soft: "#555", faint: "#777", accent: "#00f", mask1: "#eee", mask2: "#ccc" };
+  it("is as deep as the number is large, which it names in full", () => {
+    const figure = { address: "", width: 20, height: 10, down: 1, along: 2, step: { x: 10, y: 10 }, patch: { w: 10, h: 10 }, values: [0.25, 0.5], top: 0.5, own: 1, colour: [200, 80, 0] };
+    const page = new DOMParser().parseFromString(patchesSvg(figure, "data:,x", { name: "head 1", palette }), "image/svg+xml");
+    const patches = [...page.querySelectorAll("rect:has(title)")];
+    expect(patches.map((one) => one.textContent)).toEqual(["patch 1,1: 0.25", "patch 1,2: 0.5"]);
+    expect(patches.map((one) => one.getAttribute("fill-opacity"))).toEqual(["0.461", "0.922"]);
+    expect(page.querySelector('rect[stroke="#2f5bd7"]')!.getAttribute("x")).toBe("10");
+    expect([shareOf(3, 2), shareOf(-1, 2), shareOf(1, 0)]).toEqual([1, 0, 0]);
   });
 });

@@ -1,10 +1,11 @@
 /** Something that is being read from the server: the newest question wins, the last answer stays until then. */
 import { Refusal } from "../../api/client";
-import { said, studio } from "../../state/studio.svelte";
+import { said, studio, titled } from "../../state/studio.svelte";
 
 export class Reading<T> {
   value = $state.raw<T | null>(null);
   problem = $state<string | null>(null);
+  title = $state<string | null>(null);
   busy = $state(false);
   private turn = 0;
   private running: AbortController | null = null;
@@ -24,6 +25,7 @@ export class Reading<T> {
       if (error instanceof Refusal && error.status === 404) studio.again();
       this.value = null;
       this.problem = said(error);
+      this.title = titled(error);
     }
     this.busy = false;
   }

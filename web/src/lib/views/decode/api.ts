@@ -27,8 +27,8 @@ const KEPT = 64;
 const rows = new Map<string, Promise<CrossRows>>();
 
 /** A path's row and its grid ask for the same numbers, and going back to a node asks again: the last answers are kept. */
-export function crossOf(model: string, inputs: Partial<Inputs>, tokens: number[], layer: number | null): Promise<CrossRows> {
-  const wanted = { model, inputs, tokens, layer };
+export function crossOf(model: string, inputs: Partial<Inputs>, tokens: number[], layer: number | null, heads: boolean): Promise<CrossRows> {
+  const wanted = { model, inputs, tokens, layer, heads };
   const name = JSON.stringify(wanted);
   const found = rows.get(name) ?? post<CrossRows>("decode/cross", wanted);
   rows.delete(name); // to the end: the oldest goes first

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { BeamNode, BeamTree } from "./api";
 import { halves, momentOf, within } from "./compare";
 import { events, type ServerEvent } from "./events";
-import { addressOf, modeOf, settingsOf, valueOf, valuesOf } from "./settings";
+import { addressOf, headIn, modeOf, settingsOf, valueOf, valuesOf } from "./settings";
 import { behind, childrenOf, chosenFrom, laidOut, neighbour, ownLogprob, pathTo, ROOT, shortened, textOf, thickness } from "./tree";
 
 function streamed(pieces: Uint8Array[]): ReadableStream<Uint8Array> {
@@ -102,4 +102,8 @@ describe("taught against tested", () => {
     expect([0, 1, 2].map((place) => momentOf(place, 1))).toEqual(["cached", "now", "to come"]);
     expect([within("3", 2), within("-1", 2), within("x", 2), within(null, 2)]).toEqual([2, 0, 0, 0]);
   });
+});
+
+it("a head of cross-attention is counted from 1 in the address; anything else means all of them", () => {
+  expect([headIn("1", 4), headIn("4", 4), headIn("5", 4), headIn("0", 4), headIn("x", 4), headIn(null, 4), headIn("1", 1)]).toEqual([0, 3, null, null, null, null, null]);
 });

@@ -41,6 +41,12 @@ export const controlOf = (name: ControlName): Control => CONTROLS[name];
 /** "d-" keeps the names of this tab apart from those of others. */
 export const addressOf = (name: string) => `d-${name.replace("_", "-")}`;
 
+/** A head of cross-attention, from 0; null: the mean over all. The address counts from 1. */
+export function headIn(said: string | null, heads: number): number | null {
+  const value = Number(said ?? NaN);
+  return heads > 1 && Number.isInteger(value) && value >= 1 && value <= heads ? value - 1 : null;
+}
+
 export function modeOf(said: string | null): Mode {
   return MODES.find((mode) => mode === said) ?? "greedy";
 }

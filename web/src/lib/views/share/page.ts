@@ -3,7 +3,7 @@ import { ask } from "../../api/client";
 import type { SharedDocument } from "../../api/shared";
 import type { Pass } from "../../api/types";
 import { fileName } from "../../export/write";
-import { given, writeSpot, type Spot } from "../../state/place.svelte";
+import { given, givenWords, writeSpot, type Spot } from "../../state/place.svelte";
 import { IN_A_FILE } from "../in-file";
 
 export type Inside = Pick<SharedDocument, "notes" | "left_out" | "digits"> & { matrices: number };
@@ -28,7 +28,7 @@ export function openingAt(html: string, spot: Spot): string {
 }
 
 export function pageName(pass: Pass): string {
-  return `${fileName([pass.model.name, ...Object.values(given(pass.inputs))].join(" "), 70)}.html`;
+  return `${fileName(`${pass.model.name} ${givenWords(pass.inputs, pass.picture)}`, 70)}.html`;
 }
 
 /** As a shell takes it. */

@@ -23,12 +23,10 @@ export function timeOf(pass: Pass, said: string | null): number | null {
   return writesTarget(pass) && Number.isInteger(value) && value >= 0 ? Math.min(value, pass.tokens.target!.length - 1) : null;
 }
 
-/** The cell to show: the row of the chosen moment, of the first blank, or what the step itself finds telling. */
+/** The cell to show: the row of the chosen moment, or what the step itself finds telling. */
 export function cellAt(pass: Pass, step: Step, asked: Cell | null, time: number | null): Cell {
-  const column = asked?.column ?? Number.MAX_SAFE_INTEGER;
-  if (time !== null && step.result.rows.of === "target") return cellIn(pass, step, { row: time, column });
-  const blank = asked === null && step.result.rows.of === "tokens" ? pass.predictions.find((one) => one.of === "word") : undefined;
-  return cellIn(pass, step, blank ? { row: blank.place, column } : asked);
+  if (time !== null && step.result.rows.of === "target") return cellIn(pass, step, { row: time, column: asked?.column ?? Number.MAX_SAFE_INTEGER });
+  return cellIn(pass, step, asked);
 }
 
 /** Tested, a place behind the moment does not exist yet, as a row or as a column. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Pass, Step, Token } from "../../api/types";
 import { cacheNote, cellAt, timeOf, toCome } from "./moment";
-import { firstOf, MASK, placeIn, sameButMasks, sentenceOf, toggled, wordsOf } from "./words";
+import { cutBy, firstOf, MASK, placeIn, sameButMasks, sentenceOf, toggled, wordsOf } from "./words";
 
 const token = (shown: string, start: number | null, special = false): Token => ({ id: 0, text: shown, shown, start, end: start === null ? null : start + shown.length, special });
 
@@ -32,6 +32,18 @@ describe("masking a word", () => {
     const tokens = [token("[CLS]", null, true), token("Fr", 0), token("##ance", 2), token(MASK, 9, true), token("[SEP]", null, true), token("Par", 0), token("##is", 3), token("[SEP]", null, true)];
     expect([1, 3, 5, 6].map((n) => sentenceOf(tokens, n))).toEqual(["text", "text", "second", "second"]);
     expect([firstOf(tokens, 2, "France is [MASK]"), firstOf(tokens, 6, "Paris"), firstOf(tokens, 0, "")]).toEqual([1, 5, 0]);
+  });
+});
+
+describe("a text as its tokens cut it", () => {
+  const cut = (text: string, tokens: Token[]) => cutBy(text, tokens)?.map((piece) => [piece.token, piece.text]);
+  it("counts letters, so that emoji shift nothing", () => {
+    const tokens = [token("[CLS]", null, true), { ...token("😀😀", 0), end: 2 }, token("hi", 3), token("[SEP]", null, true)];
+    expect(cut("😀😀 hi!", tokens)).toEqual([[1, "😀😀"], [null, " "], [2, "hi"], [null, "!"]]);
+  });
+  it("is not drawn where tokens lie over each other or nowhere", () => {
+    expect(cut("ab", [token("ab", 0), token("b", 1)])).toBeUndefined();
+    expect(cut("ab", [token("ab", null)])).toBeUndefined();
   });
 });
 

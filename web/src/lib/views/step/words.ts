@@ -20,6 +20,30 @@ export function placeIn(text: string, letters: number): number {
   return [...text].slice(0, letters).join("").length;
 }
 
+export interface Piece {
+  /** of the tokens; null: what stands between two of them */
+  token: number | null;
+  text: string;
+}
+
+/** A text as its tokens cut it; null where they do not follow each other in it. Places count letters, as the server does. */
+export function cutBy(text: string, tokens: Token[]): Piece[] | null {
+  const letters = [...text];
+  const pieces: Piece[] = [];
+  let end = 0;
+  for (const [n, token] of tokens.entries()) {
+    if (token.start === null || token.end === null) {
+      if (token.special) continue;
+      return null;
+    }
+    if (token.start < end) return null;
+    if (token.start > end) pieces.push({ token: null, text: letters.slice(end, token.start).join("") });
+    pieces.push({ token: n, text: letters.slice(token.start, token.end).join("") });
+    end = token.end;
+  }
+  return end < letters.length ? [...pieces, { token: null, text: letters.slice(end).join("") }] : pieces;
+}
+
 /** Whether `was` is the same text with words where `text` has masks. */
 export function sameButMasks(text: string, was: string): boolean {
   const [now, before] = [wordsOf(text), wordsOf(was)];

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { StepTold, WeightNorms } from "./api";
-import { blockOf, gridOf, layerOf, matrixShape, movedAt, telling, windowOf, within } from "./update";
+import { blockOf, gridOf, layerOf, matrixShape, movedAt, remembered, telling, windowOf, within } from "./update";
 
 const shown = {
   name: "w", rows: 100, columns: 130, slice: [64, 66, 128, 130] as [number, number, number, number],
-  before: [[1, 2], [3, 4]], gradient: [[0.1, -0.9], [0.2, 0.3]], update: [[-0.01, 0.02], [0, 0]], after: [[0.99, 2.02], [3, 4]],
+  before: [[1, 2], [3, 4]], gradient: [[0.1, -0.9], [0.2, 0.3]], update: [[-0.01, 0.02], [0, 0]], after: [[0.99, 2.02], [3, 4]], adam: null,
 };
 const told = { shown, clipped: 0.5 } as StepTold;
 const weight = { rate: 0.1, decay: 0.01 } as WeightNorms;
@@ -46,4 +46,14 @@ it("a cell's new value is its old one and the update, of which the decay is a pa
   expect(moved).toMatchObject({ before: 2, gradient: -0.9, given: -0.45, update: 0.02, after: 2.02 });
   expect(moved.decay).toBeCloseTo(-0.002, 12);
   expect(moved.rest).toBeCloseTo(0.022, 12);
+});
+
+it("AdamW's step comes from what it remembers, and nothing is added where it does not move the weight", () => {
+  const adam = { betas: [0.9, 0.99] as [number, number], eps: 1e-8, count: 2, first: [[0.019]], second: [[0.000199]] };
+  const made = remembered(adam, 0.1, 0, 0)!;
+  expect(made.mean).toBeCloseTo(0.1, 12);
+  expect(made.square).toBeCloseTo(0.01, 12);
+  expect(made.step).toBeCloseTo(-0.1, 6);
+  expect(remembered(adam, 0, 0, 0)!.step).toBe(0);
+  expect(remembered(null, 0.1, 0, 0)).toBeNull();
 });

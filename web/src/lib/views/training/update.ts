@@ -78,6 +78,27 @@ export interface Moved {
   decay: number;
   /** what is left of the update without the decay: the optimiser's own part */
   rest: number;
+  /** how AdamW made its part; null where another moved the weight */
+  adam: Remembered | null;
+}
+
+export interface Remembered {
+  first: number;
+  second: number;
+  /** divided by 1 - beta ** count: without it they would be too small at the beginning */
+  mean: number;
+  square: number;
+  /** - rate * mean / (sqrt(square) + eps) */
+  step: number;
+}
+
+/** What AdamW remembers of a cell, this gradient included, and the step that it makes of it. */
+export function remembered(adam: StepTold["shown"]["adam"], rate: number, row: number, column: number): Remembered | null {
+  if (!adam) return null;
+  const [first, second] = [adam.first[row]![column]!, adam.second[row]![column]!];
+  const mean = first / (1 - adam.betas[0] ** adam.count);
+  const square = second / (1 - adam.betas[1] ** adam.count);
+  return { first, second, mean, square, step: rate === 0 ? 0 : (-rate * mean) / (Math.sqrt(square) + adam.eps) };
 }
 
 export function movedAt(told: StepTold, weight: WeightNorms, cell: Cell): Moved {
@@ -85,5 +106,6 @@ export function movedAt(told: StepTold, weight: WeightNorms, cell: Cell): Moved 
   const at = (kind: Kind) => told.shown[kind][cell.row - top]![cell.column - left]!;
   const [before, gradient, update, after] = [at("before"), at("gradient"), at("update"), at("after")];
   const decay = weight.decay === 0 || weight.rate === 0 ? 0 : -weight.rate * weight.decay * before;
-  return { before, gradient, given: gradient * told.clipped, update, after, decay, rest: update - decay };
+  const adam = remembered(told.shown.adam, weight.rate, cell.row - top, cell.column - left);
+  return { before, gradient, given: gradient * told.clipped, update, after, decay, rest: update - decay, adam };
 }

@@ -35,14 +35,19 @@ export function wordSpace(model: string, side: Side, kind: Projection, count: nu
   return read(`${base(model)}/space?${query({ kind, side, count: only.length ? undefined : count })}${named}`);
 }
 
-export const neighbours = (model: string, side: Side, word: string, count: number) => read<NearWords>(`${base(model)}/neighbours?${query({ word, count, side })}`);
+/** Of a word by its spelling, or of a token by its number written #7. */
+export const neighbours = (model: string, side: Side, asked: string, count: number) => read<NearWords>(`${base(model)}/neighbours?${query({ ...(numbered(asked) ?? { word: asked }), count, side })}`);
 
 export const analogy = (model: string, side: Side, [a, b, c]: readonly string[], count: number) => read<NearWords>(`${base(model)}/analogy?${query({ a, b, c, count, side })}`);
 
+function numbered(asked: string): { number: string } | null {
+  const number = /^#(\d+)$/.exec(asked)?.[1];
+  return number === undefined ? null : { number };
+}
+
 /** A row by the token's spelling, or by its number written #7. */
 export function tableRow(model: string, side: Side, asked: string): Promise<TableRow> {
-  const number = /^#(\d+)$/.exec(asked)?.[1];
-  return read(`${base(model)}/row?${query(number === undefined ? { token: asked, side } : { number, side })}`);
+  return read(`${base(model)}/row?${query({ ...(numbered(asked) ?? { token: asked }), side })}`);
 }
 
 export const contexts = (model: string, word: string, sentences: readonly string[]) =>
