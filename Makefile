@@ -6,27 +6,49 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PAGE := src/clearhead/studio/page/index.html
+PAGE_SOURCES := $(shell find web/src web/index.html web/package.json web/package-lock.json web/*.config.* web/tsconfig.json -type f)
+WEB_TOOLS := web/node_modules/.package-lock.json
+NPM := $(shell command -v npm)
+BROWSER := chromium fonts-dejavu-core fonts-noto-core
 
 # One thread per worker: two workers whose operators also spread over two cores slow each other down.
 TEST_WORKERS ?= 2
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
-.PHONY: help run test check docs bench bench-gpu parity-large clean
+.PHONY: help run test check web-check web-test browser docs bench bench-gpu parity-large clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: $(INSTALLED) ## install, train a small ViT on handwritten digits, show what it got right and wrong
+# At a terminal the studio gets Ctrl-C alone (set -m): it ends in order, and make does not call that an error.
+run: $(INSTALLED) $(PAGE) ## install, train a small ViT on handwritten digits, open the studio on it
 	$(BIN)/clearhead train vit-digits
+	@case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m ;; esac; $(BIN)/clearhead studio runs/vit-digits || exit
 
-test: $(INSTALLED) ## the test suite, with a line for each skip
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_WORKERS) -q -rs
+# A group of tests that share a browser and a server stays with one worker (loadgroup).
+test: $(INSTALLED) $(PAGE) web-test browser ## the test suite, with a line for each skip
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -q -rs
 
-check: $(INSTALLED) ## lint, format, types and the import rules
+check: $(INSTALLED) web-check ## lint, format, types and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 	$(BIN)/lint-imports --no-cache --no-logo
+
+web-check: $(if $(NPM),$(WEB_TOOLS))
+	$(if $(NPM),npm --prefix web run check,@echo "npm is not here: the types of the studio's page were not checked")
+
+web-test: $(if $(NPM),$(WEB_TOOLS))
+	$(if $(NPM),npm --prefix web test,@echo "npm is not here: the unit tests of the studio's page were not run")
+
+browser:
+	@if test -n "$${CLEARHEAD_CHROMIUM:-}" || command -v chromium > /dev/null; then exit; fi; \
+	if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+		apt-get install -qq -y --no-install-recommends $(BROWSER) > /dev/null 2>&1 \
+			|| { apt-get update -qq && apt-get install -qq -y --no-install-recommends $(BROWSER) > /dev/null; } \
+			|| echo "apt-get could not install $(BROWSER): the browser tests will be skipped"; \
+	else echo "the browser tests will be skipped, for want of: apt-get install $(BROWSER)"; fi
 
 docs: $(INSTALLED) ## write what comes from the code: docs/SITES.md, the README's table, the picture
 	$(BIN)/python -m clearhead.trace.document docs/SITES.md
@@ -47,8 +69,15 @@ parity-large: $(INSTALLED) ## published sizes in full against other people's cod
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/parity -m large -q -rs
 
 clean: ## remove the environment, caches and build outputs
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist src/clearhead/studio/page web/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The build hook of the package (hatch_build.py) builds the page where it is older than its sources.
+$(PAGE): $(PAGE_SOURCES) hatch_build.py | $(INSTALLED)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt --no-deps -e .
+
+$(WEB_TOOLS): web/package-lock.json | $(PAGE)
+	test $@ -nt $< || npm --prefix web ci --no-audit --no-fund
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -28,7 +28,8 @@ export function needs(step: Step, cell: Cell): string {
   const base = [step.id, page.r0, page.c0];
   if (step.operation === "product" && step.operands[0]!.columns.size > INNER) return [...base, cell.row, cell.column].join();
   const wide = step.operands.some((matrix) => matrix.columns.of === "vocabulary");
-  return (step.operation === "lookup" || step.operation === "choose" || wide ? [...base, cell.row] : base).join();
+  const byRow = ["lookup", "choose", "softmax"].includes(step.operation); // they read a row beside the page
+  return (byRow || wide ? [...base, cell.row] : base).join();
 }
 
 export async function readStep(source: Source, step: Step, head: number, cell: Cell): Promise<Loaded> {

@@ -27,5 +27,7 @@ export function firstSentences(card: Pick<ModelCard, "takes" | "example">): Aske
     const word = words.reduce((best, one) => (one.length > best.length ? one : best));
     return { word, sentences: [example, `${mark ?? ""}${[...words].reverse().join(" ")}`] };
   }
+  const letters = card.example.text;
+  if (letters && !/\s/u.test(letters)) return { word: letters[0]!, sentences: [letters, [...letters].reverse().join("")] }; // it knows no words
   return { word: "bank", sentences: ["The bank of the river was steep.", "The bank lent him the money.", "They sat on the bank of the stream."] };
 }
