@@ -41,8 +41,8 @@ def translate_dates() -> Run:
     """A small encoder-decoder turns dates from one language into another, letter by letter: English and five others.
 
     Command: clearhead train translate-dates
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 172 s with one thread of a busy machine; not measured with two
+    Gives: 99.9% of 1,839 unseen dates exact (mean of seeds 0, 1, 2: 99.95, 99.95, 99.84)
     """
     spec = TranslationSpec(
         model="transformer-tiny",
@@ -66,8 +66,8 @@ def gpt_python() -> Run:
     """A small GPT learns Python from the interpreter's own standard library, split by file, and completes code.
 
     Command: clearhead train gpt-python
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 380 s of one core's time; not measured with two
+    Gives: 1.88 bits per byte on unseen files, a counting 5-gram 2.08 (seed 0; no other was run)
     """
     spec = LanguageSpec(
         model="gpt2",
@@ -91,8 +91,8 @@ def bert_python() -> Run:
     """A small BERT fills masked words of the standard library and says whether two pieces of it belong together.
 
     Command: clearhead train bert-python
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 470 s of one core's time; not measured with two
+    Gives: 15.2% of masked words (unigram 4.8, bigram 17.6), next sentence 65.3% (62.0 to 68.5) (seed 0)
     """
     spec = MaskedSpec(
         model="bert-base",
@@ -115,8 +115,8 @@ def t5_dates() -> Run:
     """A small T5 first learns to fill gaps in dates, then to turn them from one language into another.
 
     Command: clearhead train t5-dates
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 280 s of one core's time, both stages; not measured with two
+    Gives: 98.4% of 1,839 unseen dates exact (mean of seeds 0, 1: 98.6, 98.2)
     """
     gaps = CorruptionSpec(
         model=SMALL_T5[0], fields=SMALL_T5[1], data="dates", options=DATES, tokenizer="characters", length=64
@@ -135,8 +135,8 @@ def t5_dates_alone() -> Run:
     """The same T5 and the same updates on dates, without filling gaps before: what the first stage is worth.
 
     Command: clearhead train t5-dates-alone
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 210 s of one core's time; not measured with two
+    Gives: 98.5% of 1,839 unseen dates exact (mean of seeds 0, 1: 98.6, 98.4): the gaps gave nothing
     """
     run = _t5_dates("t5-dates-alone")
     return replace(run, spec=replace(run.spec, model=SMALL_T5[0], fields=SMALL_T5[1], tokenizer="characters"))
