@@ -12,8 +12,8 @@ from tests.browser.conftest import Served, serving
 
 pytestmark = pytest.mark.xdist_group("browser-walk")
 
-PAINT = 4.0  # seconds from the pass's answer to the first matrices; on an idle machine it is below one
-HOVER = 0.2  # seconds from the pointer's move to the number; on an idle machine it is below 0.05
+PAINT = 6.0  # seconds from the pass's answer to the first matrices; on an idle machine it is below one
+HOVER = 0.4  # seconds from the pointer's move to the number; on an idle machine it is below 0.05
 TOKENS = 512
 STEP = "decoder.6.attention.softmax"
 

@@ -274,8 +274,9 @@ def test_every_recipe_is_listed_with_cost_and_result(client):
     assert "test pictures" in digits["gives"]
 
 
-def test_an_own_folder_of_data_goes_with_every_run(tmp_path):
-    assert wanted_run("vit-digits", (), False, tmp_path).spec.folder == str(tmp_path)  # pyright: ignore
+def test_an_own_folder_of_data_goes_with_every_run_whose_set_lies_in_one(tmp_path):
+    assert wanted_run("vit-mnist", (), False, tmp_path).spec.folder == str(tmp_path)  # pyright: ignore
+    assert wanted_run("vit-digits", (), False, tmp_path).spec.folder is None  # pyright: ignore
 
 
 # ------------------------------------------------------------------------------------------ files
