@@ -152,7 +152,7 @@ def _long(name: str, model: str, data: str) -> Run:
 
 
 def _on_a_gpu(epochs: int, rate: float, adam_rate: float, decay: float, skip_rows: Course = 0.0) -> Settings:
-    """Batches of 1,000 in bf16, blocks compiled; the host waits for the device every hundredth update at most."""
+    """Batches of 1,000 in bf16, blocks compiled and updates recorded; the host waits every hundredth update at most."""
     betas = (0.9, 0.99)
     return Settings(
         epochs=epochs,
@@ -163,6 +163,7 @@ def _on_a_gpu(epochs: int, rate: float, adam_rate: float, decay: float, skip_row
         skip_rows=skip_rows,
         precision="bf16",
         compile="blocks",
+        graph=True,
         validate_every=10_000,
         log_every=100,
     )

@@ -20,7 +20,7 @@ from .runs import Runs
 from .schema import Inputs, Pass, PassWanted, Said
 
 TIRED = "The animal didn't cross the street because it was too tired."
-SEVEN = "A dragon soars over the Seven [MASK]"
+SEVEN = "A dragon soars over the Seven [MASK] ."
 LOOKS = "A[it, animal], the highest of all layers and heads"
 
 
@@ -240,7 +240,8 @@ PRESETS = {
         Preset(
             "seven",
             "A dragon soars over the Seven [MASK]",
-            "What stands behind the mask is a row of probabilities over the whole vocabulary.",
+            "What stands behind the mask is a row of probabilities over the whole vocabulary. In what this run read, "
+            "every sentence ends in a full stop: without one, that is what it would put here.",
             Inputs(text=SEVEN),
             _blank,
             recipe="bert-wikitext2",

@@ -109,8 +109,8 @@ class _Opened:
         trainer, settings = self.trainer, self.run.settings
         weights = {key: weight for key, weight in trainer.model.named_parameters() if weight.requires_grad}
         trainer.updater = watched = _Watched(trainer.updater, weights)
-        trainer._update()
-        trainer._log()
+        trainer.update()
+        trainer.log()
         changes = {key: weight.detach() - watched.before[key] for key, weight in weights.items()}
         norms = [_norms(key, watched, changes[key]) for key in weights]
         loss, norm = self.said.pop("loss"), self.said.pop("norm")

@@ -42,19 +42,37 @@ class EMA:
 
     def __init__(self, model: nn.Module, settings: Average) -> None:
         self.settings, self.updates = settings, 0
+        self.share: float | Tensor = 0.0  # of the new weights; a tensor on the device if it must not be a constant
         self.weights = {name: weight.detach().clone() for name, weight in _trainable(model).items()}
         for name, weight in self.weights.items():
             if weight.dtype.itemsize < 4:
                 kind = str(weight.dtype).removeprefix("torch.")
                 raise ClearheadError(f"an average in {kind} would stand still ({name}): train float32 with autocast")
 
-    @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take in the weights as they are now."""
+        self.advance()
+        self.blend(model)
+
+    def advance(self) -> None:
+        """Count an update, and with it choose the share of the weights that come next."""
         self.updates += 1
+        share = 1 - self.settings.at(self.updates)
+        if isinstance(self.share, Tensor):
+            self.share.fill_(share)
+        else:
+            self.share = share
+
+    @torch.no_grad()
+    def blend(self, model: nn.Module) -> None:
         now: dict[str, Tensor] = dict(model.named_parameters())
         kept, new = list(self.weights.values()), [now[name] for name in self.weights]
-        torch._foreach_lerp_(kept, new, 1 - self.settings.at(self.updates))
+        if isinstance(self.share, Tensor):
+            steps = torch._foreach_sub(new, kept)
+            torch._foreach_mul_(steps, self.share)
+            torch._foreach_add_(kept, steps)
+        else:
+            torch._foreach_lerp_(kept, new, self.share)
 
     @contextmanager
     def swapped(self, model: nn.Module) -> Iterator[None]:

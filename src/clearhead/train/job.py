@@ -10,7 +10,8 @@ from typing import Any
 from .settings import Settings, to_plain
 from .task import Spec
 
-ELSEWHERE = ("device", "compile", "shard", "save_every", "log_every")  # settings that the weights do not depend on
+# settings that the weights do not depend on
+ELSEWHERE = ("device", "compile", "graph", "shard", "save_every", "log_every")
 
 
 @dataclass(frozen=True)

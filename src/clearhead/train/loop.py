@@ -6,6 +6,7 @@ by the number, and nothing else is random. So a run that was killed gives the sa
 
 import hashlib
 import time
+from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .metrics import Metrics
 from .outputs import Outputs
 from .phases import value_at
 from .ranks import Ranks, lost_another, ranks
+from .recorded import Figures, Recorded
 from .saved import Saved, States
 from .schedule import Schedule
 from .task import Phased, Task, evaluating
@@ -88,6 +90,7 @@ class Trainer:
         self.depths: dict[str, float] = dict.fromkeys(DEPTHS, 0.0)
         self.metrics: Metrics | None = None
         self.interrupt = Interrupt()
+        self.recorded = self._recorded()
         self.outputs = Outputs(folder, here, self.spread, self.task)
 
     def _model(self) -> Model:
@@ -111,6 +114,19 @@ class Trainer:
             return Shards(work, self.here, bool(compiled))
         return Copies(work, self.here, compiled, lambda: self._batch(0))
 
+    def _recorded(self) -> Recorded | None:
+        """The update as a graph, where that is wanted and possible."""
+        device = self.here.device
+        if not self.settings.graph:
+            return None
+        if device.type != "cuda" or self.here.world > 1:
+            self.watch.said("graph=true is for one GPU: updates are computed one kernel after the other")
+            return None
+        self.updater.rates_on(device)
+        if self.ema is not None:
+            self.ema.share = torch.zeros((), device=device)
+        return Recorded(self._computed, device)
+
     def _batch(self, number: int) -> Any:
         return self.task.batch(number, self.settings.batching, self.here.rank, self.here.world, self.here.device)
 
@@ -121,7 +137,7 @@ class Trainer:
         with self.interrupt.listening():
             while self.step < self.steps and not self._patience_is_over():
                 began = time.perf_counter()
-                if not self._update():
+                if not self.update():
                     break
                 self._now_and_then()
                 self.spent += time.perf_counter() - began
@@ -160,58 +176,66 @@ class Trainer:
                 f"{now}, {values['world']} before: the last bits may differ, and dropout draws other numbers"
             )
 
-    def _update(self) -> bool:
+    def update(self) -> bool:
         """One update, or none where a process was interrupted: then nothing has changed in any of them."""
         settings, here = self.settings, self.here
         torch.manual_seed(_seed(settings.seed, self.step, here.rank))
-        self._enter()
+        phase = self._enter()
         numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
         batches = [self._batch(number) for number in numbers]
         weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupt.wanted))
         if stops:
             return False
+        self.updater.set_rates(self.schedule.factor(self.step))
+        if self.ema is not None:
+            self.ema.advance()
+        scale = here.world / max(1, weight)  # gradients become the mean over the processes: the sum is wanted
+        computed = self._computed(batches, scale) if self.recorded is None else self.recorded(phase, batches, scale)
+        self.step += 1
+        self._figures = (*computed, weight)
+        return True
+
+    def _computed(self, batches: Sequence[Any], scale: float | Tensor) -> Figures:
+        """All that the device does for an update: the sums of the losses, and the gradient's norm before clipping."""
         sums: dict[str, Tensor] = {}
         for place, batch in enumerate(batches):
             with self.spread.gradients(last=place == len(batches) - 1):
                 losses = self.spread.compute(batch)
-                # gradients become the mean over the processes: the sum is wanted
-                (losses["loss"] * (here.world / max(1, weight))).backward()
+                (losses["loss"] * scale).backward()
             for name, value in losses.items():
                 sums[name] = sums.get(name, 0) + value.detach()
         norm = self.updater.clip_gradients()
-        self.updater.step(self.schedule.factor(self.step))
+        self.updater.step(None)
         self.updater.zero_grad()
         if self.ema is not None:
-            self.ema.update(self.model)
-        self.step += 1
-        self._figures = (sums, weight, norm)
-        return True
+            self.ema.blend(self.model)
+        return sums, norm
 
-    def _enter(self) -> None:
-        """What changes within a run is set by the number of the next update alone."""
+    def _enter(self) -> Hashable:
+        """What changes within a run is set by the number of the next update alone; gives what names it."""
         progress = self.step / self.steps
         for name, set_depth in DEPTHS.items():
             rate = value_at(getattr(self.settings, name), progress)
             if rate != self.depths[name]:
                 set_depth(self.model, rate)
                 self.depths[name] = rate
-        if isinstance(self.task, Phased):
-            self.task.enter(self.model, progress)
+        entered = self.task.enter(self.model, progress) if isinstance(self.task, Phased) else None
+        return *self.depths.values(), entered
 
     def _now_and_then(self) -> None:
         settings, last = self.settings, self.step == self.steps
         validates = self.step % self.validate_every == 0 or last
         saves = validates or (settings.save_every is not None and self.step % settings.save_every == 0)
         if self.step % settings.log_every == 0 or saves:
-            self._log()
+            self.log()
         if validates and "valid" in self.task.parts:
             self._validate()
         if saves:
             self._save_state()
 
-    def _log(self) -> None:
+    def log(self) -> None:
         """A line of metrics; a loss that is no number ends the run before it can spoil a state."""
-        sums, weight, norm = self._figures
+        sums, norm, weight = self._figures
         names = list(sums)
         values = self.here.totals(torch.stack([sums[name].float() for name in names])) / max(1, weight)
         figures = dict(zip(names, values.tolist(), strict=True))

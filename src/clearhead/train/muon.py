@@ -37,7 +37,10 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Groups take `lr`, `weight_decay` (decoupled, as AdamW's) and `parts`: the rows of each weight's matrices."""
+    """Groups take `lr` (a number, or a tensor on the device), `weight_decay` (decoupled, as AdamW's), and `parts`.
+
+    `parts` are the rows of each weight's matrices.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,11 @@ class Muon(torch.optim.Optimizer):
             updates = self._orthogonal(self._momenta(weights), [rows for _, rows in moving])
             if group["weight_decay"]:
                 torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(weights, updates, alpha=-group["lr"])
+            if isinstance(group["lr"], Tensor):  # it must not come to the host
+                torch._foreach_mul_(updates, group["lr"])
+                torch._foreach_sub_(weights, updates)
+            else:
+                torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
     def _momenta(self, weights: list[Tensor]) -> list[Tensor]:
         """The gradients' running means, moved on by one step; with Nesterov's look ahead."""

@@ -167,10 +167,23 @@ class Updater:
         """The global norm before clipping, a tensor on the device. The caller looks whether it is finite."""
         return clip_gradients((weight for group in self.param_groups for weight in group["params"]), self.clip)
 
-    def step(self, factor: float = 1.0) -> None:
-        """Move the weights at `factor` times the rate of each group."""
+    def rates_on(self, device: torch.device) -> None:
+        """From here on rates are tensors: a recorded update reads them there."""
         for group in self.param_groups:
-            group["lr"] = group["base_rate"] * factor
+            group["lr"] = torch.tensor(float(group["base_rate"]), device=device)
+
+    def set_rates(self, factor: float) -> None:
+        """Each group's rate is `factor` times its own."""
+        for group in self.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(group["base_rate"] * factor)
+            else:
+                group["lr"] = group["base_rate"] * factor
+
+    def step(self, factor: float | None = 1.0) -> None:
+        """Move the weights at `factor` times the rate of each group; None: at the rates that are set."""
+        if factor is not None:
+            self.set_rates(factor)
         for optimiser in self.optimisers.values():
             optimiser.step()
 
@@ -248,8 +261,9 @@ def build(model: nn.Module, settings: Optimiser) -> Updater:
         how = {"momentum": settings.momentum, "nesterov": settings.nesterov, "scale": settings.muon_scale}
         made["muon"] = Muon(options["muon"], dtype=DTYPES[settings.muon_dtype], **how)
     if "adamw" in options:
+        on_gpu = all(weight.is_cuda for group in groups for weight in group.weights.values())
         fused = all(weight.device.type in FUSED for group in groups for weight in group.weights.values())
         made["adamw"] = torch.optim.AdamW(
-            options["adamw"], lr=settings.rate, betas=settings.betas, eps=settings.eps, fused=fused
+            options["adamw"], lr=settings.rate, betas=settings.betas, eps=settings.eps, fused=fused, capturable=on_gpu
         )
     return Updater(made, settings.clip)

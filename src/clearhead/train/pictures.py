@@ -163,12 +163,14 @@ class PictureTask:
     def batches_per_epoch(self, batching: Batching) -> float:
         return len(self.data["train"]) / batching.size
 
-    def enter(self, model: Model, progress: float) -> None:
+    def enter(self, model: Model, progress: float) -> int | None:
         """How many patches are computed and how often pictures are mixed from here on."""
         self._mixing = float(value_at(self.spec.mixing, progress))
+        kept = value_at(self.spec.kept_tokens, progress)
         if self.spec.kept_tokens is not None:
             assert isinstance(model, ViT)
-            model.keep_tokens(value_at(self.spec.kept_tokens, progress))
+            model.keep_tokens(kept)
+        return kept
 
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PictureBatch:
         """Where pictures are ever mixed, targets are probabilities throughout: one shape, one compiled loss."""

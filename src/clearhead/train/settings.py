@@ -29,6 +29,8 @@ class Settings(Config):
     precision       bf16: autocast, the weights stay fp32
     compile         None: on a GPU; "blocks": each block by itself, once for all of them and for every shape, which
                     takes a fraction of the time; what stands around them is not compiled
+    graph           on one GPU: an update is recorded as a CUDA graph, so that small models don't wait for Python; for
+                    tasks whose batches have few shapes
     shard           with several processes: each keeps a piece of every weight (FSDP2), for models that don't fit one
     recompute       activations are computed again in the backward pass instead of being kept
     validate_every  updates between validations, once an epoch unless given; also when the state is saved
@@ -54,6 +56,7 @@ class Settings(Config):
     lora: LoRA | None = None
     precision: str = "fp32"
     compile: bool | str | None = None
+    graph: bool = False
     shard: bool = False
     recompute: bool = False
     validate_every: int | None = None

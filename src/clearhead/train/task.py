@@ -8,7 +8,7 @@ Batches are numbered from 0 without an end, and each is a pure function of its n
 resume. With `world` processes, those of all ranks together are the batch that one process would get.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +86,11 @@ class Task(Protocol):
 class Phased(Protocol):
     """A task that changes within a run. The loop tells it before every update; nothing else may make it change."""
 
-    def enter(self, model: Model, progress: float) -> None:
-        """What holds for the batches and losses of the next update; `progress` of the run, from 0 to 1, is over."""
+    def enter(self, model: Model, progress: float) -> Hashable:
+        """What holds for the batches and losses of the next update; `progress` of the run, from 0 to 1, is over.
+
+        Gives what names it: losses of equal names and equally shaped batches are computed by the same steps.
+        """
         ...
 
 

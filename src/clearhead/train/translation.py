@@ -56,7 +56,7 @@ class TranslationSpec(Spec):
     folder      where named sets lie; options: of the set's reader, such as source and target, or directions
     valid, test your own two files for these; without valid, a tenth is held out
     more        other named sets in the same languages whose pairs are learnt too: their train part, or where they have
-                none all of their parts
+                none all of their parts; `phrases*10` is learnt ten times over
     tests       other named sets in the same languages whose test parts are judged too, under their names
     tokenizer   bpe (unless given), characters or words, learnt from the training part; a checkpoint has its own
     vocabulary  how many tokens it may have, of each side where they are separate
@@ -226,6 +226,13 @@ def scored(said: Sequence[str], true: Sequence[str], scores: Sequence[str]) -> d
     return figures
 
 
+def _times(wanted: str) -> tuple[str, int]:
+    """`phrases*10` -> phrases, 10; a name alone is once."""
+    name, star, times = wanted.partition("*")
+    require(not star or (times.isdecimal() and int(times) > 0), f"{wanted!r} should be a set, or a set*how often")
+    return name, int(times) if star else 1
+
+
 def _sacrebleu() -> Any:
     try:
         import sacrebleu  # pyright: ignore[reportMissingImports]
@@ -268,15 +275,17 @@ class TranslationTask:
     def _joined(self, dataset: Dataset[Parallel]) -> tuple[dict[str, Parallel], tuple[str, ...]]:
         """The parts with those of other sets in the same languages: more to learn from, and more tests."""
         parts, notes = dict(dataset.parts), []
-        for name in self.spec.more:
+        for wanted in self.spec.more:
+            name, times = _times(wanted)
             other = self._beside(name, dataset)
             learnt = [other.parts["train"]] if "train" in other.parts else [*other.parts.values()]
             known = [parts["train"]] if "train" in parts else []
-            parts["train"] = _one_after_another([*known, *learnt])
-            notes.append(f"{sum(map(len, learnt)):,} pairs of {name} join train")
+            parts["train"] = _one_after_another([*known, *learnt * times])
+            often = f", each {times} times" if times > 1 else ""
+            notes.append(f"{sum(map(len, learnt)):,} pairs of {name} join train{often}")
         for name in self.spec.tests:
             other = self._beside(name, dataset)
-            whole = name in self.spec.more and "train" not in other.parts
+            whole = name in (_times(wanted)[0] for wanted in self.spec.more) and "train" not in other.parts
             require("test" in other.parts and not whole, f"{name} has no test part that is not learnt")
             parts[name] = other.parts["test"]
         order = sorted(parts, key=lambda part: part != "train")

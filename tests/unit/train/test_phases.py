@@ -37,7 +37,7 @@ def states(one: Run, folder) -> list[dict[str, Any]]:
     trainer = Trainer(one, folder, Ranks(0, 1, CPU), Watch(), one.spec.open())
     found = []
     while trainer.step < trainer.steps:
-        trainer._update()
+        trainer.update()
         model: Any = trainer.model
         depths = {block.drop_path for block in model.encoder.blocks}
         mixed = (trainer.task.batch(trainer.step - 1, one.settings.batching, 0, 1, CPU).targets > 0).sum(1).max() > 1

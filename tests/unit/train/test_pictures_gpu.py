@@ -43,11 +43,11 @@ def test_a_training_step_never_waits_for_the_device(name, noise, tmp_path):
     trainer = Trainer(run, tmp_path, Ranks(0, 1, torch.device("cuda")), Watch(), run.spec.open())
     for at in (0, 300, 390):  # a step of each phase; the first of them compiles
         trainer.step = at
-        trainer._update()
+        trainer.update()
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            trainer._update()
+            trainer.update()
         finally:
             torch.cuda.set_sync_debug_mode("default")
     assert all(value.isfinite() for value in trainer._figures[0].values())
