@@ -1,6 +1,7 @@
 """Complete runs by name: each is a function that returns a typed `Run`; its docstring says what it costs and gives."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ class Recipe:
 
 
 def _described(make: Callable[..., Run]) -> Recipe:
-    """A docstring is a sentence, then lines `Costs:` and `Gives:`."""
-    text = inspect.cleandoc(make.__doc__ or "")
+    """A docstring is a sentence, then lines `Costs:` and `Gives:`; an indented line belongs to the one before."""
+    text = re.sub(r"\n +", " ", inspect.cleandoc(make.__doc__ or ""))
     parts = {key: value for key, _, value in (line.partition(": ") for line in text.split("\n")) if value}
     title = text.split("\n\n")[0].replace("\n", " ")
     return Recipe(make.__name__.replace("_", "-"), make, title, parts.get("Costs", ""), parts.get("Gives", ""))

@@ -17,14 +17,15 @@ def finetune_sst2(quick: bool = False) -> Run:
     """MiniLM learns whether a sentence about a film is for it or against it (SST-2, 67,349 sentences and phrases).
 
     Command: clearhead train finetune-sst2 [--quick]
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 6 min on one H200 beside twenty other runs, not measured alone yet; --quick 5 min on two cores
+    Gives: 89.5% of the development set (89.0, 90.3, 89.2 with seeds 0, 1, 2); transformers, same recipe: 88.8 (87.7,
+        89.4, 89.3); --quick 87.5% (seed 0)
     """
     spec = LabelledSpec(model=MINILM, data="sst2", held_out=0.03, length=64)
     settings = Settings(
         **{"steps": 900} if quick else {"epochs": 3},  # pyright: ignore[reportArgumentType]
         batching=Batching(size=32),
-        optimiser=Optimiser(rate=1e-4 if quick else 5e-5, weight_decay=0.01),
+        optimiser=Optimiser(rate=1e-4, weight_decay=0.01),
         schedule="linear",
         warmup=60 if quick else 400,
         validate_every=450 if quick else 1000,
@@ -36,8 +37,9 @@ def finetune_mrpc() -> Run:
     """MiniLM learns whether one sentence says what another says (MRPC, 3,668 pairs of sentences from the news).
 
     Command: clearhead train finetune-mrpc
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 50 s on one H200 beside a dozen other runs; not measured alone yet
+    Gives: F1 85.7 on 1,725 test pairs (84.7, 85.8, 86.6 with seeds 0, 1, 2); transformers, same recipe: 84.6 (84.0,
+        84.2, 85.7)
     """
     spec = LabelledSpec(model=MINILM, data="mrpc", held_out=0.1, length=128)
     settings = Settings(
@@ -56,8 +58,9 @@ def finetune_squad() -> Run:
     The figures are not comparable with published ones: the training file is not at hand, and a tenth of it is learnt.
 
     Command: clearhead train finetune-squad
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 130 s on one H200 beside a dozen other runs; not measured alone yet
+    Gives: EM 55.0, F1 69.2 on unseen articles (seeds 0, 1, 2: F1 69.9, 69.2, 68.5); the longest overlap 5.0 and 22.8, a
+        random stretch 0.4 and 5.9
     """
     spec = QuestionSpec(model=MINILM, options={"split": "article"}, length=256)
     settings = Settings(

@@ -85,8 +85,8 @@ def gpt_shakespeare() -> Run:
     """A GPT of 10.7 million weights learns tiny Shakespeare letter by letter, 256 at a time.
 
     Command: clearhead train gpt-shakespeare
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 2 min on one H200 beside seven other runs; not measured alone yet
+    Gives: a loss of 1.436 over the whole validation part, 256 letters at a time (seed 0)
     """
     spec = LanguageSpec(
         model="gpt2",
@@ -136,9 +136,11 @@ def bert_wikitext2(quick: bool = False) -> Run:
     """A BERT fills masked words of WikiText-2 and says whether two pieces of an article belong together.
 
     Command: clearhead train bert-wikitext2 [--quick]
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 6 min on one H200 beside a dozen other runs; not measured alone yet
+    Gives: 54.8% of masked words (a bigram model 25.0%), next sentence 90.0% (88.7 to 91.2) (seed 0); --quick is not
+        measured yet
     """
+    rate, adam_rate = (1e-2, 3e-3) if quick else (2e-3, 5e-4)
     small = {"width": 192, "layers": 4, "heads": 6, "ff": 768, "context": 128, "dropout": 0.0}
     large = {"width": 384, "layers": 8, "heads": 6, "ff": 1536, "context": 128, "dropout": 0.1}
     spec = MaskedSpec(
@@ -150,11 +152,11 @@ def bert_wikitext2(quick: bool = False) -> Run:
         length=96 if quick else 128,
     )
     settings = Settings(
-        steps=600 if quick else 12_000,
+        steps=600 if quick else 5000,
         batching=Batching(size=32 if quick else 256),
-        optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=3e-3 if quick else 2e-3, weight_decay=0.05),
+        optimiser=Optimiser(name="muon", rate=rate, adam_rate=adam_rate, weight_decay=0.05),
         warmup=50 if quick else 500,
-        validate_every=600 if quick else 2000,
+        validate_every=600 if quick else 1000,
         precision="fp32" if quick else "bf16",
     )
     return Run("bert-wikitext2", spec, settings)

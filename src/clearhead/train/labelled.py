@@ -60,6 +60,8 @@ class LabelledSpec(Spec):
     length      the most tokens of a text or a pair; of a longer pair the longer text is cut
     vocabulary  the most tokens that are learnt for a new model
     smoothing   of labels
+    consistency  how much it counts that two passes under different dropout agree (R-Drop, Liang et al. 2021): each row
+                is read twice, and half of both divergences between the two answers, times this, is added to the loss
     """
 
     kind: ClassVar[str] = "labelled"
@@ -71,10 +73,13 @@ class LabelledSpec(Spec):
     length: int = 128
     vocabulary: int = 8192
     smoothing: float = 0.0
+    consistency: float = 0.0
 
     def check(self) -> None:
         self.require_sizes("length", "vocabulary")
         self.require_probabilities("smoothing")
+        given = isinstance(self.consistency, int | float) and 0 <= self.consistency < 1e6
+        self.require(given, f"consistency must be a number from 0, not {self.consistency!r}")
 
     def open(self) -> "LabelledTask":
         return LabelledTask(self, self._dataset())
@@ -312,11 +317,24 @@ class LabelledTask:
         return len(batch.labels)
 
     def losses(self, model: Model, batch: LabelledBatch) -> dict[str, Tensor]:
+        if self.spec.consistency and not self.scored:
+            return self._twice(model, batch)
         scores = model.head(model.hidden(*batch.text)).float()
         if self.scored:
             return {"loss": F.mse_loss(scores[:, 0], batch.labels, reduction="sum")}
         loss = F.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=self.spec.smoothing)
         return {"loss": loss, "accuracy": (scores.argmax(-1) == batch.labels).sum().float()}
+
+    def _twice(self, model: Model, batch: LabelledBatch) -> dict[str, Tensor]:
+        """One pass over every row twice, which dropout makes two; the loss is the mean of both and what parts them."""
+        text = Filled(*(torch.cat([part, part]) for part in batch.text))
+        scores, labels = model.head(model.hidden(*text)).float(), torch.cat([batch.labels, batch.labels])
+        loss = F.cross_entropy(scores, labels, reduction="sum", label_smoothing=self.spec.smoothing) / 2
+        one, other = F.log_softmax(scores, -1).chunk(2)
+        apart = F.kl_div(one, other, reduction="sum", log_target=True)
+        apart = (apart + F.kl_div(other, one, reduction="sum", log_target=True)) / 2
+        right = (scores.argmax(-1) == labels).sum().float() / 2
+        return {"loss": loss + self.spec.consistency * apart, "apart": apart, "accuracy": right}
 
     def predicted(
         self, model: Model, part: str, device: torch.device, progress: Progress = quiet

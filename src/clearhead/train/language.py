@@ -57,6 +57,8 @@ class LanguageSpec(Spec):
     vocabulary  how many tokens it may have
     window      tokens that are read at once, the model's context unless given; stride: of an evaluation, a window's
                 length unless given
+    noise       share of the tokens that are read in training and replaced by others, drawn as often as they occur there
+                (Xie et al. 2017): a small text can't be learnt by heart then. What comes next stays what it is
     cache       a folder where the tokens are kept as files and mapped into memory; in memory without one
     beside      up to how many bytes a counting model takes together (see ngrams.py), whose bits per byte are told
                 beside the model's own; none unless given
@@ -72,6 +74,7 @@ class LanguageSpec(Spec):
     vocabulary: int | None = None
     window: int | None = None
     stride: int | None = None
+    noise: float = 0.0
     cache: str | None = None
     beside: int | None = None
 
@@ -80,6 +83,7 @@ class LanguageSpec(Spec):
             self.require_choice("tokenizer", TOKENIZERS)
         given = ("vocabulary", "window", "stride", "beside")
         self.require_sizes(*(name for name in given if getattr(self, name) is not None))
+        self.require_probabilities("noise")
 
     def open(self) -> Task:
         return Letters(self) if self.data == "letters" else Language(self)
@@ -169,9 +173,20 @@ class Language:
 
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> TokenBatch:
         check_share(batching.size, world)
-        both = windows(self.numbers["train"], self.window, batching.seed, number, batching.size)
-        ids, targets = (rows[rank::world].to(device) for rows in both)
+        read, comes = windows(self.numbers["train"], self.window, batching.seed, number, batching.size)
+        if self.spec.noise:
+            read = self._noised(read, batching.seed, number)
+        ids, targets = (rows[rank::world].to(device) for rows in (read, comes))
         return TokenBatch(ids, targets, None, targets.numel())
+
+    def _noised(self, ids: Tensor, seed: int, number: int) -> Tensor:
+        """All processes draw for the whole batch, so that their shares are those of one."""
+        digest = hashlib.blake2b(f"noise/{seed}/{number}".encode(), digest_size=8).digest()
+        random = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+        train = self.numbers["train"]
+        places = torch.randint(len(train), ids.shape, generator=random)
+        drawn = torch.from_numpy(train[places.numpy()].astype(np.int64))
+        return torch.where(torch.rand(ids.shape, generator=random) < self.spec.noise, drawn, ids)
 
     def weight(self, batch: TokenBatch) -> int:
         return batch.count
@@ -242,7 +257,19 @@ class Letters:
 
     def __init__(self, spec: LanguageSpec) -> None:
         self.spec = spec
-        for name in ("folder", "options", "valid", "test", "tokenizer", "vocabulary", "window", "stride", "cache"):
+        settled = (
+            "folder",
+            "options",
+            "valid",
+            "test",
+            "tokenizer",
+            "vocabulary",
+            "window",
+            "stride",
+            "noise",
+            "cache",
+        )
+        for name in settled:
             require(not getattr(spec, name), f"the game of letters is settled: it takes no {name}")
         config = config_of(spec, GPTConfig, "the game of letters")
         fits = is_new(spec) or (config.vocab == len(ALPHABET) and config.context >= LETTERS_LENGTH)

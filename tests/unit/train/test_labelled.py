@@ -46,9 +46,10 @@ def checkpoint(tmp_path_factory):
     return str(tiny(folder, dropout=0.0, attention_dropout=0.0))
 
 
-def opened(checkpoint, tmp_path, options=None, smoothing=0.0, length=128, **rows):
+def opened(checkpoint, tmp_path, options=None, smoothing=0.0, length=128, consistency=0.0, fields=None, **rows):
     data = table(tmp_path, **rows)
-    return LabelledSpec(model=checkpoint, data=data, options=options, smoothing=smoothing, length=length).open()
+    asked = {"smoothing": smoothing, "length": length, "consistency": consistency, "fields": fields}
+    return LabelledSpec(model=checkpoint, data=data, options=options, **asked).open()
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -72,6 +73,33 @@ def test_smoothing_changes_the_loss_as_torch_does(checkpoint, tmp_path):
     scores = model(*batch.text).log_softmax(-1)
     by_hand = -(0.8 * scores.gather(1, batch.labels[:, None])[:, 0] + 0.2 * scores.mean(1)).sum()
     assert equal(task.losses(model, batch)["loss"], by_hand)
+
+
+def test_rows_read_twice_agree_without_dropout_and_the_loss_is_as_ever(checkpoint, tmp_path):
+    once, twice = opened(checkpoint, tmp_path), opened(checkpoint, tmp_path, consistency=4.0)
+    model, batch = once.model(3).train(), once.batch(1, Batching(size=24), 0, 1, CPU)
+    losses = twice.losses(model, batch)
+    assert losses["apart"] < 1e-6 and equal(losses["loss"], once.losses(model, batch)["loss"])
+    assert losses["accuracy"] == once.losses(model, batch)["accuracy"]
+
+
+def test_consistency_adds_half_of_both_divergences_between_two_passes(checkpoint, tmp_path):
+    task = opened(checkpoint, tmp_path, consistency=4.0, fields={"dropout": 0.3})
+    model, batch = task.model(3).train(), task.batch(1, Batching(size=24), 0, 1, CPU)
+    torch.manual_seed(5)
+    losses = task.losses(model, batch)
+    torch.manual_seed(5)
+    scores = model(*(torch.cat([part, part]) for part in batch.text)).double()
+    one, other = scores.softmax(-1).chunk(2)
+    apart = ((one - other) * (one / other).log()).sum() / 2
+    plain = sum(F.cross_entropy(half, batch.labels, reduction="sum") for half in scores.chunk(2)) / 2
+    assert apart > 0.01 and equal(losses["apart"], apart.float())
+    assert equal(losses["loss"], (plain + 4 * apart).float())
+
+
+def test_a_consistency_below_nothing_is_refused(checkpoint, tmp_path):
+    with pytest.raises(ClearheadError, match="consistency must be a number from 0"):
+        opened(checkpoint, tmp_path, consistency=-1.0)
 
 
 def test_a_batch_depends_on_its_number_alone(checkpoint, tmp_path):

@@ -102,6 +102,20 @@ def test_a_batch_is_a_pure_function_and_shares_make_up_the_whole(text):
         first.batch(0, batching, 0, 7, CPU)
 
 
+def test_noise_replaces_a_share_of_what_is_read_and_nothing_of_what_comes_next(text):
+    plain, noisy, batching = spec(text).open(), spec(text, noise=0.3).open(), Batching(size=64)
+    clean, batch = (task.batch(7, batching, 0, 1, CPU) for task in (plain, noisy))
+    changed = batch.ids != clean.ids
+    common = torch.tensor(np.bincount(plain.numbers["train"], minlength=plain.tokenizer.size)).float()
+    alike = ((common / common.sum()) ** 2).sum()  # a token drawn may be the one that stood there
+    assert changed.float().mean().item() == pytest.approx(0.3 * (1 - alike.item()), abs=0.03)
+    assert torch.equal(batch.targets, clean.targets)
+    assert set(batch.ids[changed].tolist()) <= set(plain.numbers["train"].tolist())
+    shares = [noisy.batch(7, batching, rank, 2, CPU).ids for rank in range(2)]
+    assert all(torch.equal(share, batch.ids[rank::2]) for rank, share in enumerate(shares))
+    assert not torch.equal(batch.ids != clean.ids, noisy.batch(8, batching, 0, 1, CPU).ids != clean.ids)
+
+
 @pytest.mark.parametrize(("count", "length", "stride"), [(50, 8, 8), (50, 8, 3), (51, 8, 5), (8, 8, 2), (9, 8, 8)])
 def test_every_target_is_scored_exactly_once(count, length, stride):
     scored = [start + place for start, begin in places(count, length, stride) for place in range(begin, length)]
