@@ -76,7 +76,7 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
         inner = _record(hints.get(name))
         if inner is not None and isinstance(value, Mapping):
             value = from_plain(inner, value)
-        made[name] = value
+        made[name] = _several(value) if _is_list(hints.get(name)) else value
     return kind.from_dict(made)
 
 
@@ -148,6 +148,16 @@ def _record(hint: Any) -> type[Config] | None:
     """The record that a field holds, also where it may be missing."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return next((option for option in options if isinstance(option, type) and issubclass(option, Config)), None)
+
+
+def _is_list(hint: Any) -> bool:
+    """Whether a field holds any number of values, and nothing else."""
+    return typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is Ellipsis
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """`freeze=input.*` names one, and `freeze=none` none."""
+    return tuple(value) if isinstance(value, tuple | list) else () if value is None else (value,)
 
 
 def _set(values: dict[str, Any], path: list[str], value: Any) -> None:

@@ -33,6 +33,14 @@ def test_keys_change_what_they_name_wherever_it_stands():
     assert run().settings.optimiser.rate == 2e-3
 
 
+@pytest.mark.parametrize(
+    ("pair", "freeze"),
+    [("freeze=head.*", ("head.*",)), ("freeze=head.*,input.*", ("head.*", "input.*")), ("freeze=none", ())],
+)
+def test_a_list_of_one_name_is_that_name_not_its_letters(pair, freeze):
+    assert with_keys(run(), [pair]).settings.freeze == freeze
+
+
 def test_steps_take_the_place_of_epochs():
     changed = with_keys(run(), ["steps=10"])
     assert (changed.settings.steps, changed.settings.epochs) == (10, None)
