@@ -74,6 +74,16 @@ def deck_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory) -> Path:
+    sizes = {"width": 16, "layers": 1, "heads": 2, "ff": 32, "context": 16}
+    words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "a", "dog")
+    model = clearhead.create("bert-base", vocab=len(words), task="fill", seed=0, device="cpu", **sizes)
+    folder = clearhead.save(model, tmp_path_factory.mktemp("runs") / "bert")
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
 def picture(tmp_path_factory) -> Path:
     image = pytest.importorskip("PIL.Image", reason="writes a picture with Pillow, which is not installed")
     path = tmp_path_factory.mktemp("pictures") / "red.png"
@@ -163,6 +173,17 @@ def test_trace_takes_a_folder_and_a_text(cli, deck_folder: Path):
     assert cli("trace", str(deck_folder), "--text", LOVE).out.startswith(f"{deck_folder}, 1,286 parameters")
 
 
+def test_trace_takes_a_second_sentence_for_a_bert(cli, bert_folder: Path):
+    asked = ("--text", "the cat sat", "--second", "a dog", "--site", "input.*")
+    result = cli("trace", str(bert_folder), *asked, "--json").json()
+    assert (result["text"], result["second"]) == ("the cat sat", "a dog")
+    assert result["tokens"] == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "dog", "[SEP]"]
+    sites = {one["site"]: one["values"] for one in result["sites"]}
+    table = clearhead.load(bert_folder, device="cpu").get_parameter("input.segments.weight")
+    assert np.allclose(sites["input.segments"][0], table[[0] * 5 + [1] * 3].detach().numpy())
+    assert "second: a dog" in cli("trace", str(bert_folder), *asked).out
+
+
 def test_trace_takes_a_picture(cli, picture: Path):
     result = cli(
         "trace", "vit-c10", "--image", str(picture), "--site", "input.image", "--site", "logits", "--json"
@@ -211,6 +232,8 @@ def test_help_shows_an_example(cli, command: str):
         (["deck", "--site", "["], "no site matches '['"),
         (["vit-c10", "--text", "hello"], "a vit model takes --image, not --text"),
         (["deck", "--image", "a.png"], "a gpt model takes --text, not --image"),
+        (["deck", "--text", "is", "--second", "is"], "a gpt model takes --text, not --second"),
+        (["minilm-l6", "--second", "is"], "a bert model takes --text and --second together: give both"),
         (["vit-c10", "--image", "nowhere.png"], "nowhere.png can't be read as a picture: No such file or directory"),
         (["deck", "--text", ""], "the text is empty"),
         (["deck", "--text", " \n"], "the text is empty"),

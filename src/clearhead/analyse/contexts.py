@@ -6,18 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..data import Tokenizer
 from ..errors import ClearheadError
 from ..models import Model
 from ..ops import cosine
 from ..runs import tokenizer
 from ..tasks.embed import answering
+from ..tasks.words import word_places
 from ..trace import Recorder
 from .answers import checked_model
-from .neighbours import spellings
 from .stream import stack_of, stream_sites
-
-SPACES = (" ", "▁")  # how a token begins that begins a word, in vocabularies that keep spaces
 
 
 @dataclass(frozen=True)
@@ -79,28 +76,6 @@ def word_vectors(model: nn.Module, word: str, sentences: Sequence[str]) -> WordV
             paths.append(stream[:, start:stop].mean(1))
             rows.append(static[start:stop].mean(0))
     return WordVectors(word, tuple(found), torch.stack(rows), torch.stack(paths))
-
-
-def word_places(tok: Tokenizer, word: str, ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the word's tokens stand in a row, from and to: not within a longer word."""
-    ways = [way for way in map(tuple, spellings(tok, word)) if way]
-    spaced = tok.pieces(ways[-1])[0].startswith(SPACES)
-    ways = {way[1:] if len(way) > 1 and tok.pieces(way)[0] in SPACES else way for way in ways}
-    names = ["", *tok.pieces(ids), ""]
-    found = {
-        (start, start + len(way))
-        for way in ways
-        for start in range(len(ids) - len(way) + 1)
-        if tuple(ids[start : start + len(way)]) == way
-        and not _goes_on(names[start], names[start + 1], spaced)
-        and not _goes_on(names[start + len(way)], names[start + len(way) + 1], spaced)
-    }
-    return sorted(found)
-
-
-def _goes_on(before: str, name: str, spaced: bool) -> bool:
-    """Whether a token goes on with the word before it: `##ing`, or letters behind letters where words have spaces."""
-    return before[-1:].isalnum() and name[:1].isalnum() if spaced else name.startswith("##")
 
 
 def _read(model: Model, ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -37,6 +37,16 @@ class Theme:
         return torch.where(part < 1, low + (middle - low) * part, middle + (high - middle) * (part - 1)).round().byte()
 
 
+def hex_of(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+def ink_upon(colour: Colour) -> str:
+    """What is readable upon a colour."""
+    red, green, blue = colour
+    return "#111111" if 0.3 * red + 0.59 * green + 0.11 * blue > 120 else "#ffffff"
+
+
 LIGHT = Theme(
     (251, 251, 250), (27, 28, 30), (98, 101, 107), (220, 218, 212), ((247, 246, 243), (150, 140, 220), (52, 22, 92))
 )

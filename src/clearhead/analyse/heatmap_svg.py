@@ -4,7 +4,7 @@ import base64
 import zlib
 from html import escape
 
-from .heatmap import DARK, LIGHT, MARGIN, NUMBERED, Colour, HeatMap, Theme, clipped, three_digits
+from .heatmap import DARK, LIGHT, MARGIN, NUMBERED, HeatMap, Theme, clipped, hex_of, ink_upon, three_digits
 
 LEVELS = 32
 CELLS = 64  # up to so many rows and columns each cell is an element; beyond, they are pixels of a picture
@@ -27,25 +27,15 @@ def svg(one: HeatMap) -> str:
     )
 
 
-def _hex(colour: Colour) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
-
-
 def _rules(theme: Theme) -> str:
+    colours = [theme.at(level / LEVELS) for level in range(LEVELS + 1)]
     levels = "".join(
-        f".ch-q{level}{{fill:{_hex(theme.at(level / LEVELS))}}}.ch-t{level}{{fill:{_on(theme.at(level / LEVELS))}}}"
-        for level in range(LEVELS + 1)
+        f".ch-q{level}{{fill:{hex_of(one)}}}.ch-t{level}{{fill:{ink_upon(one)}}}" for level, one in enumerate(colours)
     )
     return (
-        f".ch-page{{fill:{_hex(theme.page)}}}.ch-ink{{fill:{_hex(theme.ink)}}}.ch-soft{{fill:{_hex(theme.soft)}}}"
-        f".ch-hatch{{stroke:{_hex(theme.hatch)};stroke-width:3}}{levels}"
+        f".ch-page{{fill:{hex_of(theme.page)}}}.ch-ink{{fill:{hex_of(theme.ink)}}}.ch-soft{{fill:{hex_of(theme.soft)}}}"
+        f".ch-hatch{{stroke:{hex_of(theme.hatch)};stroke-width:3}}{levels}"
     )
-
-
-def _on(colour: Colour) -> str:
-    """What is readable upon a colour."""
-    red, green, blue = colour
-    return "#111111" if 0.3 * red + 0.59 * green + 0.11 * blue > 120 else "#ffffff"
 
 
 _STYLE = (

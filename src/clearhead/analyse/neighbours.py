@@ -15,6 +15,7 @@ from ..errors import ClearheadError
 from ..layers import TokenEmbedding
 from ..ops import nearest, one_hot
 from ..runs import tokenizer
+from ..tasks.words import spellings
 from .answers import checked_model
 
 
@@ -62,17 +63,6 @@ def word_pieces(tok: Tokenizer, word: str) -> list[int]:
     if not pieces or (unknown in pieces and word != tok.roles.get("unk")):
         raise ClearheadError(f"{word!r} is not in this vocabulary of {tok.size} tokens")
     return pieces
-
-
-def spellings(tok: Tokenizer, word: str) -> tuple[list[int], list[int]]:
-    """A word's tokens without and with a space before it; none with, where the vocabulary can't say a space."""
-    word = word.strip()
-    if not word:
-        raise ClearheadError("the word is empty: give one")
-    try:
-        return tok.ids(word, special=False), tok.ids(f" {word}", special=False)
-    except ClearheadError:
-        return tok.ids(word, special=False), []
 
 
 def static_vector(model: nn.Module, word: str, side: str = "source") -> tuple[Tensor, list[int]]:

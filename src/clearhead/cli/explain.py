@@ -1,9 +1,12 @@
 """`clearhead explain`: one pass as one page that opens anywhere, with every step and its numbers inside."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 from ..errors import ClearheadError
 from ..files import write_text
@@ -33,6 +36,9 @@ def command(
     ] = None,
     second: Annotated[str | None, typer.Option(help="A second sentence, for a BERT.")] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")] = Path("page.html"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object: file, bytes, model, steps, digits, what was left out.")
+    ] = False,
 ) -> None:
     """Write one pass through a model as one HTML file: every step with its formula and its matrices, cell by cell.
 
@@ -49,13 +55,31 @@ def command(
             raise
         raise ClearheadError(missing_extra("explain", missing.name)) from None
     studio = Studio(Settings(runs=(model,)))
-    said = studio.passes.make(_wanted(studio, given, target, second))
-    text, inside = shared_page(studio.passes, said.id, studio.settings.page)
-    write_text(out, text)
-    size = len(text.encode()) / 1e6
-    typer.echo(f"{out}: {size:.1f} MB, {len(said.steps)} steps of {said.model.name}; open it in a browser")
+    with Console(stderr=True, quiet=as_json).status(f"recording {escape(model)}") as doing:
+        said = studio.passes.make(_wanted(studio, given, target, second))
+        doing.update(f"writing {escape(str(out))}")
+        text, inside = shared_page(studio.passes, said.id, studio.settings.page)
+        write_text(out, text)
+    size = len(text.encode())
+    if as_json:
+        typer.echo(json.dumps(_as_json(out, size, said, inside), ensure_ascii=False))
+        return
+    typer.echo(f"{out}: {size / 1e6:.1f} MB, {len(said.steps)} steps of {said.model.name}; open it in a browser")
     for note in inside["notes"]:
         typer.echo(note)
+
+
+def _as_json(out: Path, size: int, said: Any, inside: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "file": str(out),
+        "bytes": size,
+        "model": said.model.name,
+        "random": said.model.random,
+        "steps": len(said.steps),
+        "digits": inside["digits"],
+        "left_out": inside["left_out"],
+        "notes": inside["notes"],
+    }
 
 
 def _wanted(studio: Any, given: str | None, target: str | None, second: str | None) -> Any:

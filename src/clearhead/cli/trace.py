@@ -28,6 +28,7 @@ def command(
     target: Annotated[
         str | None, typer.Option(help="The target that an encoder-decoder is given beside --text.")
     ] = None,
+    second: Annotated[str | None, typer.Option(help="A second sentence beside --text, for a BERT.")] = None,
     image: Annotated[
         Path | None, typer.Option(help="The picture to run, for a ViT; a sample photograph unless given.")
     ] = None,
@@ -52,7 +53,7 @@ def command(
     if not max_gb > 0:
         raise ClearheadError(f"--max-gb must be above 0, not {max_gb}")
     built = _model(model, arch, seed, device)
-    given = _input(built, {"--text": text, "--target": target, "--image": image})
+    given = _input(built, {"--text": text, "--target": target, "--second": second, "--image": image})
     trace = record(built, given, sites=site or "*", max_bytes=int(max_gb * 1e9))
     if out is not None:
         trace.save(out)
@@ -74,23 +75,25 @@ OPTIONS = {"text": "--text", "source": "--text", "target": "--target", "image": 
 
 
 def _input(model: Model, given: dict[str, Any]) -> Any:
-    """The options that the model takes, all or none of them; another one is an error."""
+    """The options that the model takes, all or none of them, and a BERT's second sentence; another one is an error."""
     wanted = [OPTIONS[part] for part in model.takes]
-    values = tuple(given[option] for option in wanted)
+    second = ["--second"] if model.family == "bert" and given["--second"] is not None else []
+    values = tuple(given[option] for option in (*wanted, *second))
     for option, value in given.items():
-        if value is not None and option not in wanted:
+        if value is not None and option not in (*wanted, *second):
             raise ClearheadError(f"a {model.family} model takes {' and '.join(wanted)}, not {option}")
     if values.count(None) == len(values):
         return None
     if None in values:
-        raise ClearheadError(f"a {model.family} model takes {' and '.join(wanted)} together: give both")
+        both = " and ".join((*wanted, *second))
+        raise ClearheadError(f"a {model.family} model takes {both} together: give both")
     return values[0] if len(values) == 1 else values
 
 
 def _print(model: Model, trace: Trace, out: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{model.origin}[/bold], {model.parameter_count:,} parameters, {trace.about['path']} path")
-    for key in ("text", "source", "target", "image", "note"):
+    for key in ("text", "second", "source", "target", "image", "note"):
         if key in trace.about:
             console.print(f"{key}: {escape(str(trace.about[key]))}")
     for name, value in trace.items():

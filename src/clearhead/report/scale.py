@@ -5,33 +5,22 @@ lie on one sequential scale that gets steadily darker (in dark steadily lighter)
 """
 
 import math
-from collections.abc import Sequence
 from html import escape
 
+from ..analyse.heatmap import DARK, LIGHT, Colour, Theme, hex_of, ink_upon
+
 LEVELS = 24
-LIGHT = ((247, 246, 243), (150, 140, 220), (52, 22, 92))
-DARK = ((30, 32, 38), (92, 88, 190), (236, 226, 160))
 OVER = (224, 104, 18)  # what lies over a picture
 
 
-def _mixed(scale: Sequence[tuple[int, int, int]], share: float) -> tuple[int, int, int]:
-    low, high, part = (scale[0], scale[1], share * 2) if share < 0.5 else (scale[1], scale[2], share * 2 - 1)
-    red, green, blue = (round(a + (b - a) * part) for a, b in zip(low, high, strict=True))
-    return red, green, blue
+def sequential(share: float) -> Colour:
+    """The light scale's colour from 0 to 1, for what draws cells itself."""
+    return LIGHT.at(share)
 
 
-def sequential(share: float) -> tuple[int, int, int]:
-    """The light scale's colour from 0 to 1, for what draws pixels itself."""
-    return _mixed(LIGHT, min(max(share, 0.0), 1.0))
-
-
-def _levels(scale: Sequence[tuple[int, int, int]]) -> str:
-    rules = []
-    for level in range(LEVELS + 1):
-        red, green, blue = _mixed(scale, level / LEVELS)
-        ink = "#111" if 0.3 * red + 0.59 * green + 0.11 * blue > 120 else "#fff"
-        rules.append(f".q{level}{{--c:#{red:02x}{green:02x}{blue:02x};--t:{ink}}}")
-    return "".join(rules)
+def _levels(theme: Theme) -> str:
+    colours = [theme.at(level / LEVELS) for level in range(LEVELS + 1)]
+    return "".join(f".q{n}{{--c:{hex_of(one)};--t:{ink_upon(one)}}}" for n, one in enumerate(colours))
 
 
 STYLE = (

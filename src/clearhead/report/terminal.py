@@ -15,6 +15,7 @@ from rich.text import Text
 from torch import Tensor
 
 from ..analyse import AttentionRow
+from ..analyse.heatmap import LIGHT
 from ..errors import shown
 from .sample_kinds import (
     LanguageSample,
@@ -178,8 +179,7 @@ def _resized(pixels: Tensor, least: int) -> Tensor:
 
 def _as_colours(over: Tensor) -> Tensor:
     """(H,W) on the sequential scale, as pixels."""
-    shares = (over / over.max().clamp(min=1e-12)).tolist()
-    return torch.tensor([[sequential(share) for share in row] for row in shares]).permute(2, 0, 1).byte()
+    return LIGHT.colours(over / over.max().clamp(min=1e-12)).permute(2, 0, 1)
 
 
 def _as_grey(over: Tensor) -> Tensor:

@@ -22,27 +22,45 @@ LARGE = 2  # rollouts and relevances that are kept: each has layers x tokens x t
 Heads = Literal["mean", "max", "min"]
 
 
-def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(prefix="/api/passes/{id}", tags=["attention"])
-    summaries: Remembered[AttentionSummary] = Remembered(SUMMARIES)
-    rollouts: Remembered[Tensor] = Remembered(LARGE)
-    relevances: Remembered[Relevance] = Remembered(LARGE)
+class Computed:
+    """What takes a while, of kept passes: the last few answers are remembered."""
 
-    def rolled(one: Seen, kind: Kind | None, heads: Heads, discard: float) -> Tensor:
-        return rollouts.get((*one.key, kind, heads, discard), lambda: views.rolled(one, kind, heads, discard))
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+        self._summaries: Remembered[AttentionSummary] = Remembered(SUMMARIES)
+        self._rollouts: Remembered[Tensor] = Remembered(LARGE)
+        self._relevances: Remembered[Relevance] = Remembered(LARGE)
 
-    def relevance(one: Seen, target: int | None, place: int | None) -> Relevance:
+    def summary(self, one: Seen, kind: Kind) -> AttentionSummary:
+        return self._summaries.get((*one.key, kind), lambda: views.summary(one, kind))
+
+    def rolled(self, one: Seen, kind: Kind | None, heads: Heads, discard: float) -> Tensor:
+        return self._rollouts.get((*one.key, kind, heads, discard), lambda: views.rolled(one, kind, heads, discard))
+
+    def relevance(self, one: Seen, target: int | None, place: int | None) -> Relevance:
         def make() -> Relevance:
-            with studio.passes.computing:
+            with self.studio.passes.computing:
                 return views.relevance(one, target, place)
 
-        return relevances.get((*one.key, target, place), make)
+        return self._relevances.get((*one.key, target, place), make)
+
+
+def router(studio: Studio) -> APIRouter:
+    routes, computed = APIRouter(prefix="/api/passes/{id}", tags=["attention"]), Computed(studio)
+    _heads(routes, computed)
+    _relevance(routes, computed)
+    _picture(routes, computed)
+    _lens(routes, studio)
+    return routes
+
+
+def _heads(routes: APIRouter, computed: Computed) -> None:
+    studio = computed.studio
 
     @routes.get("/attention/{kind}/summary")
     def attention_summary(id: str, kind: Kind) -> AttentionSummary:
         """Every head of one kind: how far it looks, and the scores that say what it does."""
-        one = seen(studio, id)
-        return summaries.get((*one.key, kind), lambda: views.summary(one, kind))
+        return computed.summary(seen(studio, id), kind)
 
     @routes.get("/rollout", response_class=Bytes, responses={**BYTES})
     def get_rollout(
@@ -53,13 +71,17 @@ def router(studio: Studio) -> APIRouter:
         discard: float = 0.0,
     ) -> Response:
         """(layers, tokens, tokens): after each layer, row i says of which tokens token i is made. `layers` is a:b."""
-        return layered(rolled(seen(studio, id), kind, heads, discard), layers)
+        return layered(computed.rolled(seen(studio, id), kind, heads, discard), layers)
+
+
+def _relevance(routes: APIRouter, computed: Computed) -> None:
+    studio = computed.studio
 
     @routes.get("/gradient-rollout")
     def get_relevance(id: str, target: int | None = None, place: int | None = None) -> OutcomeRelevance:
         """Which tokens or patches the score of `target` rests on; of the best scored outcome unless given."""
         one = seen(studio, id)
-        return views.told_relevance(one, relevance(one, target, place))
+        return views.told_relevance(one, computed.relevance(one, target, place))
 
     @routes.get("/gradient-rollout/layers", response_class=Bytes, responses={**BYTES})
     def get_relevance_layers(
@@ -70,11 +92,13 @@ def router(studio: Studio) -> APIRouter:
         place: int | None = None,
     ) -> Response:
         """(layers, tokens, tokens) of the same, after each layer; `cross`: (layers, target, source)."""
-        found = relevance(seen(studio, id), target, place)
+        found = computed.relevance(seen(studio, id), target, place)
         if part == "cross" and found.cross is None:
             raise ClearheadError("the model reads one text: there is no relevance across two")
         return layered(found.layers if found.cross is None or part == "self" else found.cross, layers)
 
+
+def _picture(routes: APIRouter, computed: Computed) -> None:
     @routes.get("/patches", response_class=Bytes, responses={**BYTES})
     def over_picture(
         id: str,
@@ -90,16 +114,18 @@ def router(studio: Studio) -> APIRouter:
         of      a head's attention (the mean of all heads unless one is named), rollout, or relevance for `target`
         layer   the last unless given; row: the token that looks, [CLS] is 0; without one, what the model's head reads
         """
-        one = seen(studio, id)
+        one = seen(computed.studio, id)
         views.picture_config(one)
         if of == "attention":
             matrix = views.head_matrix(one, layer, head)
         elif of == "rollout":
-            matrix = views.layer_of(rolled(one, None, "mean", 0.0), layer)
+            matrix = views.layer_of(computed.rolled(one, None, "mean", 0.0), layer)
         else:
-            matrix = views.layer_of(relevance(one, target, None).layers, layer)
+            matrix = views.layer_of(computed.relevance(one, target, None).layers, layer)
         return sent(views.over_picture(one, matrix, row, pixels))
 
+
+def _lens(routes: APIRouter, studio: Studio) -> None:
     @routes.get("/lens")
     def get_lens(id: str, places: Annotated[str | None, Query(max_length=600)] = None, count: int = 5) -> LensAnswers:
         """What the model would answer if it stopped behind each block. `places`: 0,3,-1; the last 64 unless given."""
@@ -107,8 +133,6 @@ def router(studio: Studio) -> APIRouter:
         one = seen(studio, id)
         with studio.passes.computing:
             return views.lens(one, wanted, count)
-
-    return routes
 
 
 def layered(values: Tensor, layers: str | None) -> Bytes:

@@ -10,18 +10,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..analyse import (
-    Intervention,
-    attention_temperature,
-    edit_token,
-    heads_off,
-    no_positions,
-    patch,
-    together,
-)
+from ..analyse import Intervention, attention_temperature, edit_token, heads_off, no_positions, patch
 from ..errors import ClearheadError, quoted
 from ..models import Model
 from ..trace import Recorder
+from .acting import Acting
 from .inputs import Ready
 from .schema import Change, Inputs
 from .shelf import Opened
@@ -47,7 +40,7 @@ TEXTS = ("text", "second", "source", "target")  # what a trace's `about` calls t
 Reading = Callable[[Inputs], Ready]
 
 
-def changed(opened: Opened, given: Ready, changes: Sequence[Change], read: Reading) -> tuple[Ready, Intervention]:
+def changed(opened: Opened, given: Ready, changes: Sequence[Change], read: Reading) -> tuple[Ready, Acting]:
     """The input with its tokens exchanged, and what the pass goes on with at which sites.
 
     read  makes another input ready, for a patch
@@ -57,29 +50,34 @@ def changed(opened: Opened, given: Ready, changes: Sequence[Change], read: Readi
     for change in changes:
         if change.kind == "tokens":
             prepared = _with_token(opened, prepared, change)
-    acting = [change for change in changes if change.kind != "tokens"]
-    first = [no_positions(opened.model)] if any(change.kind == "no-positions" for change in acting) else []
-    rest = [_acting(opened.model, change, read) for change in acting if change.kind != "no-positions"]
-    notes = (*prepared.notes, *map(in_words, changes))
-    return replace(prepared, notes=notes), together(*first, *rest)
+    acting = Acting()
+    dropped = [change for change in changes if change.kind == "no-positions"][:1]  # once is enough
+    rest = [change for change in changes if change.kind not in ("tokens", "no-positions")]
+    for change in (*dropped, *rest):
+        acting.add(done(change), _intervention(opened.model, change, read))
+    return replace(prepared, notes=(*prepared.notes, *map(in_words, changes))), acting
 
 
 def in_words(change: Change) -> str:
+    return f"changed: {done(change)}"
+
+
+def done(change: Change) -> str:
     """What was done, for a person to read: layers and heads count from 1, as on the page; places from 0, as rows do."""
     where = _where(change)
     match change.kind:
         case "heads-off":
             which = "all heads" if change.heads is None else _heads(change.heads)
-            return f"changed: {which} off{where}"
+            return f"{which} off{where}"
         case "temperature":
-            return f"changed: what goes into the softmax divided by {change.factor:g}{where}"
+            return f"what goes into the softmax divided by {change.factor:g}{where}"
         case "no-positions":
-            return "changed: the model is not told where tokens stand"
+            return "the model is not told where tokens stand"
         case "patch":
             place = "" if change.place is None else f" at place {change.place}"
-            return f"changed: {quoted(change.site)}{place} is that of another input"
+            return f"{quoted(change.site)}{place} is that of another input"
         case _:
-            return f"changed: token {change.token} stands at place {change.place}{where}"
+            return f"token {change.token} stands at place {change.place}{where}"
 
 
 def _heads(heads: list[int]) -> str:
@@ -105,7 +103,9 @@ def _check(changes: Sequence[Change]) -> None:
             raise ClearheadError(f"a change of kind '{change.kind}' takes no {' and no '.join(idle)}")
 
 
-def _acting(model: Model, change: Change, read: Reading) -> Intervention:
+def _intervention(model: Model, change: Change, read: Reading) -> Intervention:
+    if change.kind == "no-positions":
+        return no_positions(model)
     if change.kind == "heads-off":
         return heads_off(model, change.heads, layer=change.layer, kind=change.stack)
     if change.kind == "temperature":

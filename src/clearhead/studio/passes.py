@@ -134,8 +134,8 @@ class Passes:
 
     def _recorded(self, id: str, wanted: PassWanted, opened: Opened) -> Kept:
         given = ready(opened, wanted.inputs, self.album)
-        prepared, changes = changed(opened, given, wanted.changes, lambda other: ready(opened, other, self.album))
-        began = time.perf_counter()
+        prepared, acting = changed(opened, given, wanted.changes, lambda other: ready(opened, other, self.album))
+        changes, began = acting.replacements, time.perf_counter()
         trace = recorded(opened.model, prepared, self.max_bytes, changes)
         seconds = time.perf_counter() - began
         nodes, steps = self.table(opened.model, trace)
@@ -149,7 +149,7 @@ class Passes:
             tokens=prepared.tokens,
             picture=prepared.picture,
             nodes=nodes,
-            steps=steps,
+            steps=acting.marked(steps),
             predictions=predictions(opened, prepared, trace.output),
             attention=attention_kinds(opened.model, trace),
             cut=prepared.cut,

@@ -13,7 +13,7 @@ Operation = Literal[
     "tokens",  # text cut into tokens, and their numbers
     "lookup",  # row i of the result is row ids[i] of the table: one-hot times matrix
     "pixels",  # the picture itself
-    "patches",  # pixels of a patch, one behind the other
+    "patches",  # pixels of a patch, or of a window around a pixel, one behind the other
     "product",  # result[i,j] = sum over k of left[i,k] * right[k,j], + bias[j]
     "scale",  # result = left * factor
     "add",  # result = the sum of the operands, cell by cell; an operand of one row is added to every row
@@ -24,7 +24,7 @@ Operation = Literal[
     "activation",  # result = f(left), cell by cell; gated: times the second operand
     "concat",  # heads side by side
     "join",  # [CLS] put in front of the patches
-    "pool",  # one row is taken, or the mean of all
+    "pool",  # one row is taken, or the mean of all, or the largest of a window
     "choose",  # the most probable is taken
 ]
 
@@ -69,6 +69,18 @@ class Code(Said):
     line: int
 
 
+class Window(Said):
+    """Which places a row looks at: size x size of a grid (rows, columns), the first `padding` beyond its corner.
+
+    The next row's window lies `stride` places further. Beyond the edge pixels are zero, and nothing is the largest.
+    """
+
+    grid: tuple[int, int]
+    size: int
+    stride: int
+    padding: int
+
+
 class Step(Said):
     """One row of the table.
 
@@ -77,7 +89,10 @@ class Step(Said):
     says      what the step does, in two sentences; slip: where a lecture deck slips, and how
     departs   where this model departs from the 2017 paper, at this step
     operands  in the order that the operation takes them: product: left, right, [bias]; norm: x, gain, bias ...
-    factor    of scale; epsilon: of a norm; function: of an activation ("relu", "gelu", "gelu_tanh", "tanh", "silu")
+    factor    of scale; epsilon: of a norm; function: of an activation ("relu", "gelu", "gelu_tanh", "tanh", "silu") or
+              of a pooling ("first", "mean", "max")
+    window    of patches and of a pooling: where each row looks, unless it is a patch of the picture's grid
+    changed   a change to the pass acts here: the result does not follow from the operands, and why, in words
     """
 
     id: str
@@ -95,6 +110,8 @@ class Step(Said):
     factor: float | None = None
     epsilon: float | None = None
     function: str | None = None
+    window: Window | None = None
+    changed: str | None = None
     code: Code
 
 

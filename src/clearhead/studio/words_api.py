@@ -19,6 +19,12 @@ KEPT_SPACES = 32
 
 def router(studio: Studio) -> APIRouter:
     routes = APIRouter(prefix="/api/words/{model}", tags=["words"])
+    for add in (_space, _alike, _rows, _contexts, _positions):
+        add(routes, studio)
+    return routes
+
+
+def _space(routes: APIRouter, studio: Studio) -> None:
     spaces: Remembered[WordSpace] = Remembered(KEPT_SPACES)
 
     @routes.get("/space")
@@ -38,6 +44,8 @@ def router(studio: Studio) -> APIRouter:
         key = model, opened.stamp, kind, numbers, side
         return spaces.get(key, lambda: views.space(opened, kind, numbers, side))
 
+
+def _alike(routes: APIRouter, studio: Studio) -> None:
     @routes.get("/neighbours")
     def word_neighbours(
         model: str, word: str | None = None, number: int | None = None, count: int = 10, side: Which = "source"
@@ -64,6 +72,8 @@ def router(studio: Studio) -> APIRouter:
         found = analogy(opened.model, a, b, c, views.checked_count(count), side=side)
         return NearWords(asked=f"{a} - {b} + {c}", words=views.near(opened, found, side))
 
+
+def _rows(routes: APIRouter, studio: Studio) -> None:
     @routes.get("/row")
     def word_row(model: str, token: str | None = None, number: int | None = None, side: Which = "source") -> TableRow:
         """A token, by its spelling or its number: one-hot times the table is its row."""
@@ -73,6 +83,8 @@ def router(studio: Studio) -> APIRouter:
             raise ClearheadError("name the row by its token or by its number, one of the two")
         return views.table_row(opened, views.checked_word(token) if token is not None else number or 0, side)
 
+
+def _contexts(routes: APIRouter, studio: Studio) -> None:
     @routes.post("/contexts")
     def word_contexts(model: str, wanted: ContextsWanted) -> WordContexts:
         """One word in several sentences: its row is the same everywhere, what the blocks make of it is not."""
@@ -80,6 +92,8 @@ def router(studio: Studio) -> APIRouter:
         with studio.passes.computing:
             return views.contexts(opened, wanted.word, wanted.sentences)
 
+
+def _positions(routes: APIRouter, studio: Studio) -> None:
     @routes.get("/positions", response_class=Bytes, responses={**BYTES})
     def word_positions(
         model: str, side: Which = "source", rows: str | None = None, columns: str | None = None
@@ -88,5 +102,3 @@ def router(studio: Studio) -> APIRouter:
         kind, table = views.position_table(studio.shelf.open(model).model, side)
         down, along = span(rows, table.shape[0], "rows"), span(columns, table.shape[1], "columns")
         return sent(table, down, along, Kind=kind)
-
-    return routes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..data import Tokenizer
 from ..errors import ClearheadError
 from ..ops import cosine, nearest
 from .embed import answering, embed, encoder_and_tokenizer, shortened
+from .words import word_places
 
 ROOM = 2**25  # of a block of cosines, in numbers
 
@@ -78,30 +78,22 @@ class WordInContext:
 def word_in_context(model: nn.Module, word: str, sentences: Sequence[str]) -> WordInContext:
     """Compare a word's vectors in sentences that all have it; of a word in several pieces the mean is taken."""
     encoder, tok = encoder_and_tokenizer(model)
-    pieces = tok.ids(word, special=False)
-    if not pieces or not sentences:
+    if not word.strip() or not sentences:
         raise ClearheadError("give a word, and the sentences to look for it in")
     places: list[int] = []
     vectors: list[tuple[Tensor, Tensor]] = []
     for number, sentence in enumerate(sentences):
         ids, _ = shortened(*tok.batch([sentence]), encoder.config.context)
-        starts = _occurrences(pieces, ids[0].tolist(), tok)
-        if not starts:
+        found = word_places(tok, word, ids[0].tolist())
+        if not found:
             raise ClearheadError(f"{word!r} does not occur in {sentence!r}")
         with answering(encoder):
             contextual = encoder.hidden(ids.to(encoder.device))[0].float().cpu()
             static = encoder.input.tokens(ids.to(encoder.device))[0].float().cpu()
-        for at in starts:
+        for start, stop in found:
             places.append(number)
-            vectors.append((contextual[at : at + len(pieces)].mean(0), static[at : at + len(pieces)].mean(0)))
+            vectors.append((contextual[start:stop].mean(0), static[start:stop].mean(0)))
     if len(places) < 2:
         raise ClearheadError(f"{word!r} occurs once: give another sentence that has it")
     contextual, static = (cosine(rows, rows) for rows in map(torch.stack, zip(*vectors, strict=True)))
     return WordInContext(word, places, contextual, static)
-
-
-def _occurrences(pieces: list[int], ids: list[int], tok: Tokenizer) -> list[int]:
-    """Where the pieces stand in a row as a whole word: not where `##`, more of a longer word, follows them."""
-    count, names = len(pieces), [*tok.pieces(ids), ""]
-    ends = [start + count for start in range(len(ids) - count + 1) if ids[start : start + count] == pieces]
-    return [end - count for end in ends if not names[end].startswith("##")]

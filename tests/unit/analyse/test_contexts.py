@@ -5,9 +5,7 @@ import torch
 
 import clearhead
 from clearhead.analyse import word_vectors
-from clearhead.analyse.contexts import word_places
-from clearhead.data import character_tokenizer, word_tokenizer
-from clearhead.data.learn_tokenizer import learn_tokenizer
+from clearhead.data import word_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import create
 from clearhead.tasks import word_in_context
@@ -49,25 +47,6 @@ def test_a_word_in_pieces_is_their_mean_and_not_part_of_a_longer_one(bert):
     assert word_vectors(bert, "cats", ["the cats rose"]).occurrences[0].stop == 4
     with pytest.raises(ClearheadError, match="'cat' does not occur in 'the cats rose'"):
         word_vectors(bert, "cat", ["the cats rose"])
-
-
-def test_in_a_vocabulary_with_spaces_a_word_is_found_at_the_start_and_within():
-    """Learned from so little text, words are cut into few letters: what counts is where they end."""
-    tok = learn_tokenizer(["bank embank banks a bank, the bank"] * 30, "bpe", 300)
-    text = "bank embank banks a bank, the bank"
-    ids = tok.ids(text)
-    found = ["".join(tok.pieces(ids[start:stop])).strip() for start, stop in word_places(tok, "bank", ids)]
-    assert found == ["bank"] * 3
-
-
-def test_letters_make_words_between_spaces():
-    tok = character_tokenizer("abc ")
-    assert word_places(tok, "ab", tok.ids("ab cab abc ab")) == [(0, 2), (11, 13)]
-
-
-def test_words_as_tokens_stand_where_they_are():
-    tok = word_tokenizer(vocabulary=["a", "cat", "dog"])
-    assert word_places(tok, "cat", tok.ids("a cat dog cat")) == [(1, 2), (3, 4)]
 
 
 def test_an_encoder_decoder_reads_with_its_encoder_and_a_gpt_with_its_decoder(tmp_path):

@@ -267,6 +267,35 @@ def test_explain_takes_pairs_pictures_and_examples(run, tmp_path, translator_run
     assert "random" in done.output
 
 
+def test_explain_as_json_is_one_line_that_tells_the_file_and_what_is_missing_in_it(run, tmp_path, letters_run):
+    out = tmp_path / "page.html"
+    done = run(letters_run, "abc", "-o", out, "--json")
+    assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    said, told = json.loads(done.stdout), inside(out.read_text())
+    assert (said["file"], said["bytes"]) == (str(out), out.stat().st_size)
+    assert (said["steps"], said["random"]) == (len(told["pass"]["steps"]), False)
+    assert (said["left_out"], said["notes"], said["digits"]) == (told["left_out"], told["notes"], told["digits"])
+
+
+def test_explain_as_json_names_every_matrix_that_did_not_fit(run, tmp_path, letters_run, monkeypatch):
+    monkeypatch.setattr(share_page, "LARGEST_PAGE", 80_000)
+    said = json.loads(run(letters_run, "abcdefgh", "-o", tmp_path / "page.html", "--json").stdout)
+    assert said["bytes"] <= 80_000
+    assert {one["why"] for one in said["left_out"]} == {share.ROOM}
+    assert all(one["key"].startswith(("weight:", "site:", "derived:")) for one in said["left_out"])
+
+
+def test_explain_says_what_it_is_doing_where_somebody_sees_it_and_nothing_beside_json(
+    run, tmp_path, letters_run, monkeypatch
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for rich, a terminal
+    out = tmp_path / "page.html"
+    done = run(letters_run, "abc", "-o", out)
+    assert "recording" in done.stderr
+    assert "recording" not in done.stdout and "MB" in done.stdout
+    assert run(letters_run, "abc", "-o", out, "--json").stderr == ""
+
+
 def test_where_the_checkpoint_lies_on_this_machine_is_not_told(run, tmp_path, letters_run):
     out = tmp_path / "page.html"
     assert run(letters_run, "abc", "-o", out).exit_code == 0

@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 
 import clearhead
-from clearhead.errors import ClearheadError
+from clearhead.layers import RelativeBias
+from clearhead.models import create
 from clearhead.models.registry import FAMILIES
+from clearhead.ops.positions import relative_buckets
 from clearhead.runs.labels import name_classes
 from clearhead.studio.schema import Matrix, Step
 from clearhead.studio.steps import Matrices, table
+from clearhead.studio.steps.buckets import buckets, in_words
 from clearhead.tasks.record import record
 from clearhead.trace import SITES
+from clearhead.trace.sites import VARIANTS as CATALOGUED
 from tests.support import TOLERANCE
 
 MULTI = "multi_label_classification"
@@ -62,6 +66,9 @@ VARIANTS = {
         "sinusoidal": {"positions": "sinusoidal"},
         "sinusoidal-2d": {"positions": "sinusoidal-2d"},
         "rotary": {"rotary_base": 100.0},
+        "cct": {"tokenizer": "convolution", "patch": 2, "norm": "compact", "pooling": "sequence", "qkv_bias": False},
+        "convolution, mean": {"tokenizer": "convolution", "patch": 2, "pooling": "mean", "positions": "none"},
+        "patches, weighed": {"pooling": "sequence", "final_norm": "pooled", "channels": 1},
     },
 }
 ALL = [(family, variant) for family, variants in VARIANTS.items() for variant in variants]
@@ -156,12 +163,26 @@ def expected(step: Step, matrices: Matrices, at: list[Tensor], i: int, j: int) -
     if step.operation == "concat":
         width = step.operands[0].columns.size
         return float(matrices.get(step.operands[0].key, j // width)[i, j % width])
+    if step.window is not None:
+        return within_window(step, at[0], i, j)
     if step.operation == "patches":
         c = matrices.model.config
         channel, y, x = j // (c.patch[0] * c.patch[1]), j // c.patch[1] % c.patch[0], j % c.patch[1]
         down, across = divmod(i, c.grid[1])
         return float(at[0][channel * c.image[0] + down * c.step[0] + y, across * c.step[1] + x])
     return OPERATIONS[step.operation](step, at, i, j)
+
+
+def within_window(step: Step, x: Tensor, i: int, j: int) -> float:
+    """A pixel of a window, zero beyond the edge; or the largest of those that are within."""
+    (high, wide), size, stride, padding = step.window.grid, step.window.size, step.window.stride, step.window.padding
+    across = (wide + 2 * padding - size) // stride + 1
+    top, left = (place * stride - padding for place in divmod(i, across))
+    if step.operation == "pool":
+        rows, columns = (range(max(at, 0), min(at + size, end)) for at, end in ((top, high), (left, wide)))
+        return max(float(x[row * wide + column, j]) for row in rows for column in columns)
+    channel, row, column = j // size**2, top + j // size % size, left + j % size
+    return float(x[channel * high + row, column]) if 0 <= row < high and 0 <= column < wide else 0.0
 
 
 @pytest.mark.parametrize(("family", "variant"), ALL)
@@ -195,6 +216,7 @@ def within(name: str, *steps: str) -> list[str]:
 FF, GATED = ["expanded", "hidden", "output"], ["gate", "expanded", "hidden", "output"]
 TEXT = ("tokens", "one_hot", "embedding")
 PICTURE = ("picture", "patches", "flattened", "projected")
+CONVOLUTION = ("picture", "windows", "convolved", "rectified", "largest")
 WRITES = ("logits", "probabilities", "next")
 HIDING = attention(masked=True)
 
@@ -287,6 +309,16 @@ EXPECTED = {
         *stack("encoder", 2, "pre", attention(), FF),
         *within("head", "pooled", "norm", "logits", "probabilities", "class"),
     ],
+    ("vit", "cct"): [
+        *within("input", *CONVOLUTION, "positions", "sum"),
+        *stack("encoder", 2, "pre", attention(), FF),
+        *within("head", "norm", "scores", "shares", "pooled", "logits", "probabilities", "class"),
+    ],
+    ("vit", "convolution, mean"): [
+        *within("input", *CONVOLUTION),
+        *stack("encoder", 2, "pre", attention(), FF),
+        *within("head", "norm", "pooled", "logits", "probabilities", "class"),
+    ],
     ("vit", "no positions, post"): [
         *within("input", *PICTURE, "joined"),
         *stack("encoder", 2, "post", attention(), FF),
@@ -318,11 +350,27 @@ def test_every_catalogued_site_is_shown_by_some_variant(family: str) -> None:
     assert not missing
 
 
+def test_every_catalogued_site_of_a_cct_is_shown() -> None:
+    seen = shown(passed("vit", "cct")[3])
+    assert not [site.name for site in CATALOGUED["cct"] if not any(fnmatchcase(name, site.name) for name in seen)]
+
+
+def test_the_published_cct_has_a_table() -> None:
+    model = create("cct-7-3x1", seed=0, device="cpu")
+    steps = {step.id: step for step in table(model, record(model, model.example(1)))[1]}
+    assert len([name for name in steps if name.endswith(".softmax")]) == 7
+    kernel = steps["input.convolved"].operands[1]
+    assert (kernel.rows.size, kernel.columns.size) == (27, 256)
+    assert (steps["input.largest"].result.rows.size, steps["head.shares"].result.columns.size) == (256, 256)
+
+
 # Where a step points at what computes its numbers, and not at the tap that shows them.
 COMPUTED = {
     "one_hot": "F.embedding",
     "positions": "def sinusoidal",
     "patches": "images.view",
+    "windows": "F.unfold",
+    "largest": "F.max_pool2d",
     "query": "self.qkv",
     "key": "self.qkv",
     "first": "hidden[:, 0]",
@@ -375,14 +423,6 @@ def is_computed_table(matrix: Matrix) -> bool:
     return matrix.key.endswith(".positions")
 
 
-@pytest.mark.parametrize("changes", [{"tokenizer": "convolution", "patch": 2}, {"norm": "compact"}, {}], ids=str)
-def test_parts_that_have_no_steps_yet_are_refused_in_one_line(changes: dict) -> None:
-    model = FAMILIES["vit"].model(FAMILIES["vit"].shrunken.with_changes(pooling="sequence", **changes)).eval()
-    name = next(iter(changes), "pooling")
-    with pytest.raises(ClearheadError, match=f"there are no steps for {name} '{getattr(model.config, name)}' yet"):
-        table(model, record(model, model.example(2)))
-
-
 def departures(family: str, variant: str) -> str:
     return " | ".join(line for step in passed(family, variant)[3] for line in step.departs)
 
@@ -398,6 +438,8 @@ def test_departures_from_the_paper_follow_from_the_config() -> None:
     assert "2 heads share one set" in departures("gpt", "rotary, grouped")
     assert "the last 3 tokens" in departures("gpt", "band, layers scaled")
     assert "the factor is" in departures("gpt", "band, layers scaled")
+    assert "added to the normed rows" in departures("vit", "cct")
+    assert "a convolution makes the rows" in departures("vit", "cct")
 
 
 def test_the_decks_slips_are_said_where_they_belong() -> None:
@@ -413,3 +455,27 @@ def test_the_decks_slips_are_said_where_they_belong() -> None:
     assert "index 5" in slip("gpt", "gpt2", "input.one_hot")
     assert "ICLR 2021" in slip("vit", "cls", "input.patches")
     assert "MNIST" in slip("vit", "cls", "input.picture")
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("count", "far"), [(32, 128), (8, 16), (16, 20)])
+def test_every_distance_lies_in_the_bucket_that_the_model_counts_with(
+    count: int, far: int, bidirectional: bool
+) -> None:
+    bias = RelativeBias(2, buckets=count, max_distance=far, bidirectional=bidirectional)
+    how = {"buckets": count, "max_distance": far, "bidirectional": bidirectional}
+    for behind in (False, True):
+        ranges = buckets(bias, behind)
+        for distance in range(int(behind), 3 * far):
+            (own,) = [one for one in ranges if one.first <= distance and (one.last is None or distance <= one.last)]
+            assert own.number == relative_buckets(torch.tensor(distance if behind else -distance), **how)
+
+
+def test_the_bias_of_a_t5_tells_its_buckets() -> None:
+    told = in_words(RelativeBias(2))
+    assert "query: 0 to 7 for 0 to 7, a distance each; 8: 8–11, 9: 12–15, 10: 16–22, 11: 23–31, 12: 32–45" in told
+    assert "15: 91 and more. Behind it: 17 to 23 for 1 to 7, a distance each; 24: 8–11" in told
+    assert in_words(RelativeBias(2, bidirectional=False)).endswith("31: 113 and more. Behind it: 0: 1 and more.")
+    steps = {step.id: step for step in passed("t5", "v1.1")[3]}
+    assert "Buckets of keys before the query: 0" in steps["encoder.1.attention.biased"].says
+    assert "Behind it: 0: 1 and more." in steps["decoder.0.attention.biased"].says

@@ -5,7 +5,7 @@ The order is the one of the computation: pre-norm norms before the layer, post-n
 
 from collections.abc import Callable, Iterable
 
-from ...layers import Block, PreNormBlock
+from ...layers import Block, CompactBlock, PreNormBlock
 from ..schema import Matrix, Node, Step
 from .attention import Looking, attention
 from .feed_forward import feed_forward
@@ -18,6 +18,7 @@ Layer = Callable[[str, Matrix], list[Step]]
 
 BEFORE = "the norm stands before the layer: the paper's stands behind the sum"
 NO_ENCODER = "no encoder, so no cross-attention follows: the paper's decoder has one"
+THROUGH = "the layer's result is added to the normed rows: the paper adds it to what came in"
 LAST_NORM = "one more norm behind the last block: the paper has none"
 
 
@@ -97,12 +98,12 @@ def around(
     site = f"{path.rpartition('.')[0]}.after_{path.rpartition('.')[2]}"
     onward = x.name + "'"
     if isinstance(module, PreNormBlock):
-        told = "the next layer's norm comes first"
-        normed = norm(
-            make, part, f"{path}_norm", x, "N", title="Norm before the layer", announced=told, departs=[BEFORE]
-        )
+        told, through = "the next layer's norm comes first", _norms_the_stream(module, path)
+        more = [BEFORE, THROUGH if through else None]
+        normed = norm(make, part, f"{path}_norm", x, "N", title="Norm before the layer", announced=told, departs=more)
         steps = [normed, *layer(part, normed.result)]
-        return [*steps, _residual(make, part, site, x, steps[-1].result, onward, departs)]
+        before = normed.result if through else x
+        return [*steps, _residual(make, part, site, before, steps[-1].result, onward, departs)]
     steps = layer(part, x)
     added = _residual(make, part, site, x, steps[-1].result, "R", departs)
     told = "the sum is normed"
@@ -111,6 +112,11 @@ def around(
         added,
         norm(make, part, f"{path}_norm", added.result, onward, title="Norm behind the sum", announced=told),
     ]
+
+
+def _norms_the_stream(module: Block, path: str) -> bool:
+    """Whether what comes in goes on normed, and is not only read so: see CompactBlock."""
+    return isinstance(module, CompactBlock) and not path.endswith(".attention")
 
 
 def _residual(

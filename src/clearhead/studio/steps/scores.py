@@ -3,11 +3,14 @@
 import inspect
 import math
 
+from ...layers import RelativeBias
 from ...ops.attention import attention as attend
 from ..schema import Matrix, Step
+from .buckets import in_words
 from .looking import Layer, Looking
 from .making import Maker
 from .source import tapped
+from .stream import part_of
 
 OPS = inspect.getmodule(attend)
 
@@ -102,6 +105,7 @@ def _scaled(make: Maker, at: Looking, module: Layer, scores: Matrix, width: int)
 
 def _biased(make: Maker, at: Looking, bias: str, scaled: Matrix) -> Step:
     added = make.matrix(bias, "B", "a learned number for each distance and head", at.rows, at.keys)
+    table = part_of(make.model, f"{at.path.partition('.')[0]}_bias", RelativeBias)
     return make.step(
         at.part,
         "biased",
@@ -110,7 +114,7 @@ def _biased(make: Maker, at: Looking, bias: str, scaled: Matrix) -> Step:
         announced="a number that depends on the distance of the two tokens is added",
         formula=r"S' = S + B, \quad B_{ij} = b(j - i)",
         says="A learned number is added to every score: it depends only on how far the key stands from the query. "
-        "All blocks of the stack use the same numbers, and every head has its own.",
+        f"All blocks of the stack use the same numbers, and every head has its own. {in_words(table)}",
         departs=[IN_SCORES],
         operation="add",
         operands=[scaled, added],

@@ -1,150 +1,24 @@
 """The table of a ViT: a picture as a sentence of patches, and the class that it shows."""
 
-from ...errors import ClearheadError
-from ...layers import PatchInput, PictureInput
 from ...models.vit import ViT
 from ...tasks.classify import verdict
-from ..schema import Matrix, Node, Step
-from .block import blocks, last_norm, stack_result
+from ..schema import Node
+from .block import blocks, last_norm
 from .head import chosen, class_names, classes, is_measure, probabilities
-from .making import Maker, Part, plus_bias, shape_of
+from .making import Maker, Part
 from .norm import norm
-from .positions import positions, summed
+from .picture_input import picture_input
+from .pooling import pooling
 from .source import code, tapped
-
-ICLR = 'A deck dates "An Image is Worth 16x16 Words" to ICLR 2017. It is of ICLR 2021.'
-MNIST = 'A deck calls the set of handwritten digits "MIST". Its name is MNIST.'
-PIXELS = "a picture is read: the paper reads words"
-NO_TABLE = "patches are multiplied by a matrix: the paper looks words up in a table"
-CLASS_TOKEN = "a learned [CLS] row is put in front: the paper has none"
-NO_DECODER = "no decoder follows: the paper's encoder is read by one"
-WITHOUT = "no positions: the paper adds sines and cosines"
 
 
 def parts(make: Maker) -> list[Part]:
-    c = make.model.config
-    for name, known in (("tokenizer", ("patches",)), ("norm", ("pre", "post")), ("pooling", ("cls", "mean"))):
-        if getattr(c, name) not in known:
-            raise ClearheadError(f"there are no steps for {name} '{getattr(c, name)}' yet, only {' and '.join(known)}")
-    return [_input(make), *blocks(make, "encoder", "patches"), _head(make)]
-
-
-def _input(make: Maker) -> Part:
-    module, c = make.model.get_submodule("input"), make.model.config
-    assert isinstance(module, PatchInput)
-    steps = _pixels(make)
-    steps.append(_projected(make, steps[-1].result))
-    if module.class_token is not None:
-        steps.append(_joined(make, steps[-1].result))
-    if module.positions is not None:
-        x = steps[-1].result
-        steps.append(
-            positions(make, "input", "patches", c.positions, tapped(PictureInput, "positions"), means="patches")
-        )
-        steps.append(summed(make, "input", "patches", [x, steps[-1].result], tapped(PictureInput, "summed")))
-    else:
-        steps[-1] = steps[-1].model_copy(update={"departs": [*steps[-1].departs, WITHOUT]})
-    return Part(Node(id="input", title="Picture", shape=shape_of(steps[-1].result), part="input"), steps)
-
-
-def _pixels(make: Maker) -> list[Step]:
-    c = make.model.config
-    image = make.site("input.image", "I", "pixels, the channels one below the other", "pixels", "pixels")
-    picture = make.step(
-        "input",
-        "picture",
-        short="picture",
-        title="The picture",
-        announced="the picture comes in",
-        formula=rf"I \in \mathbb{{R}}^{{{c.channels} \times {c.image[0]} \times {c.image[1]}}}",
-        says="This is the picture as the model sees it: brought to its size, each channel shifted and stretched. "
-        "A number is the brightness of one pixel in one colour.",
-        slip=MNIST,
-        departs=[PIXELS],
-        operation="pixels",
-        operands=[],
-        result=image,
-        code=tapped(PatchInput, "image"),
-    )
-    cut = make.step(
-        "input",
-        "patches",
-        short="patches",
-        title=f"Cut into {c.grid[0]} × {c.grid[1]} patches",
-        announced="the picture is cut into patches",
-        formula=rf"I \;\to\; {c.grid[0]} \times {c.grid[1]} \text{{ patches of }} {c.patch[0]} \times {c.patch[1]}",
-        says="The picture is cut into patches, line by line. "
-        "A patch is to this model what a word is to one that reads text.",
-        slip=ICLR,
-        departs=[PIXELS],
-        operation="pixels",
-        operands=[image],
-        result=image,
-        code=code(PatchInput.patches, "images.view"),
-    )
-    return [picture, cut, _flattened(make, image)]
-
-
-def _flattened(make: Maker, image: Matrix) -> Step:
-    c = make.model.config
-    return make.step(
-        "input",
-        "flattened",
-        short="flattened",
-        title="Each patch as one row",
-        announced="the pixels of each patch are put in one row",
-        formula=rf"x_p \in \mathbb{{R}}^{{{c.channels} \cdot {c.patch[0]} \cdot {c.patch[1]}}}",
-        says="The pixels of each patch are put one behind the other: channel by channel, and in it line by line. "
-        "Nothing is computed, the same numbers only stand in another order.",
-        operation="patches",
-        operands=[image],
-        result=make.site("input.patches", "X_P", "a row of pixels for every patch", "patches", "pixels"),
-        code=tapped(PatchInput, "patches"),
-    )
-
-
-def _projected(make: Maker, flat: Matrix) -> Step:
-    operands = [flat, *make.factors("input.project", "W_P", "makes rows of the stream's width")]
-    operands[1] = operands[1].model_copy(update={"rows": operands[1].rows.model_copy(update={"of": "pixels"})})
-    return make.step(
-        "input",
-        "projected",
-        short="projected",
-        title="Patches, projected",
-        announced="every patch is multiplied by the same matrix",
-        formula=r"E = X_P\, W_P" + plus_bias(operands),
-        says="Every patch is multiplied by one matrix and becomes a row of the stream. "
-        "Each column of the matrix is a small picture that the patch is compared with.",
-        departs=[NO_TABLE],
-        operation="product",
-        operands=operands,
-        result=make.site("input.projected", "E", "a row for every patch", "patches"),
-        code=tapped(PatchInput, "projected"),
-    )
-
-
-def _joined(make: Maker, projected: Matrix) -> Step:
-    token = make.matrix("weight:input.class_token", "x_CLS", "a learned row, the same for every picture", "one")
-    return make.step(
-        "input",
-        "joined",
-        short="[CLS]",
-        title="[CLS] in front of the patches",
-        announced="a learned row is put in front of the patches",
-        formula=r"E' = \begin{bmatrix} x_{\mathrm{CLS}} \\ E \end{bmatrix}",
-        says="A learned row, the same for every picture, is put in front of the patches. "
-        "It collects what the blocks find, and at the end the class is read from it.",
-        departs=[CLASS_TOKEN],
-        operation="join",
-        operands=[token, projected],
-        result=make.site("input.tokens", "E'", "[CLS], then the patches", "patches"),
-        code=tapped(PictureInput, "tokens"),
-    )
+    return [picture_input(make), *blocks(make, "encoder", "patches"), _head(make)]
 
 
 def _head(make: Maker) -> Part:
     c = make.model.config
-    steps = [*last_norm(make, "encoder", "head", "patches"), _pooled(make)]
+    steps = [*last_norm(make, "encoder", "head", "patches"), *pooling(make)]
     if c.final_norm == "pooled":
         steps.append(norm(make, "head", "pooled_norm", steps[-1].result, "z'", title="Norm behind the pooling"))
     logits = classes(make, "head", steps[-1].result, "output", tapped(ViT.head, "logits"), names=class_names(make))
@@ -157,24 +31,3 @@ def _head(make: Maker) -> Part:
         )
         steps.append(chosen(make, "head", "class", steps[-1].result, "class", says, code(verdict, "topk")))
     return Part(Node(id="head", title="Class", shape=f"{c.width} → {c.num_classes}", part="head"), steps)
-
-
-def _pooled(make: Maker) -> Step:
-    first = make.model.config.pooling == "cls"
-    return make.step(
-        "head",
-        "pooled",
-        short="pooled",
-        title="The row of [CLS]" if first else "The mean of the patches",
-        announced="the row of [CLS] is taken" if first else "the mean of all patches is taken",
-        formula="z = X_0" if first else r"z = \frac{1}{N} \sum_i X_i",
-        says="Of all rows only the one of [CLS] is taken. It has looked at every patch in every block."
-        if first
-        else "The rows of all patches are averaged, feature by feature. Every patch has the same say.",
-        departs=[NO_DECODER],
-        operation="pool",
-        operands=[stack_result(make, "encoder", "patches", "X")],
-        function="first" if first else "mean",
-        result=make.site("pooled", "z", "the picture as one vector", "one"),
-        code=tapped(ViT.hidden, "pooled"),
-    )

@@ -2092,9 +2092,14 @@ export interface components {
          *     says      what the step does, in two sentences; slip: where a lecture deck slips, and how
          *     departs   where this model departs from the 2017 paper, at this step
          *     operands  in the order that the operation takes them: product: left, right, [bias]; norm: x, gain, bias ...
-         *     factor    of scale; epsilon: of a norm; function: of an activation ("relu", "gelu", "gelu_tanh", "tanh", "silu")
+         *     factor    of scale; epsilon: of a norm; function: of an activation ("relu", "gelu", "gelu_tanh", "tanh", "silu") or
+         *               of a pooling ("first", "mean", "max")
+         *     window    of patches and of a pooling: where each row looks, unless it is a patch of the picture's grid
+         *     changed   a change to the pass acts here: the result does not follow from the operands, and why, in words
          */
         Step: {
+            /** Changed */
+            changed?: string | null;
             code: components["schemas"]["Code"];
             /** Departs */
             departs?: string[];
@@ -2128,6 +2133,7 @@ export interface components {
             slip?: string | null;
             /** Title */
             title: string;
+            window?: components["schemas"]["Window"] | null;
         };
         /**
          * StepTold
@@ -2389,6 +2395,25 @@ export interface components {
             model: string;
             /** Place */
             place?: number | null;
+        };
+        /**
+         * Window
+         * @description Which places a row looks at: size x size of a grid (rows, columns), the first `padding` beyond its corner.
+         *
+         *     The next row's window lies `stride` places further. Beyond the edge pixels are zero, and nothing is the largest.
+         */
+        Window: {
+            /** Grid */
+            grid: [
+                number,
+                number
+            ];
+            /** Padding */
+            padding: number;
+            /** Size */
+            size: number;
+            /** Stride */
+            stride: number;
         };
         /**
          * WordContexts

@@ -14,7 +14,7 @@ function read(operation: Operation, operands: number[][][], result: number[][], 
   const step: Step = {
     id: "s", part: "p", short: "", title: "", formula: "", says: "", next: null, slip: null, departs: [], operation,
     operands: grids.map((grid) => matrix(grid.key, grid)), result: matrix("result", made),
-    factor: null, epsilon: null, function: null, code: { file: "", line: 1 }, ...extra,
+    factor: null, epsilon: null, function: null, window: null, changed: null, code: { file: "", line: 1 }, ...extra,
   };
   return { step, operands: grids, result: made, ...more };
 }

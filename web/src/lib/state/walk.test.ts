@@ -7,7 +7,7 @@ const axis = (size: number, of: Axis["of"] = "tokens"): Axis => ({ of, size, lab
 const matrix = (rows: Axis, columns: Axis): Matrix => ({ key: "k", name: "E", means: "", rows, columns, heads: 1, colour: "signed", site: "s", kind: "site" });
 const step = (id: string, part: string, rows = axis(5), columns = axis(5)): Step => ({
   id, part, short: id, title: id, formula: "", says: "", next: null, slip: null, departs: [], operation: "scale", operands: [],
-  result: matrix(rows, columns), factor: null, epsilon: null, function: null, code: { file: "", line: 1 },
+  result: matrix(rows, columns), factor: null, epsilon: null, function: null, window: null, changed: null, code: { file: "", line: 1 },
 });
 const node = (id: string, part: string | null, parts: RailNode[] = []): RailNode => ({ id, title: id, shape: "", column: null, part, parts });
 const steps = [step("a", "input"), step("b", "encoder.0.attention"), step("c", "encoder.0.feed_forward"), step("d", "head", axis(5), axis(50257, "vocabulary"))];
