@@ -62,8 +62,8 @@ bench: $(INSTALLED) ## speed on the CPU beside peers: forward passes, decoding, 
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.taps
 
-bench-gpu: $(INSTALLED) ## training steps on a CUDA device
-	$(BIN)/python -m benchmarks.gpu
+bench-gpu: $(INSTALLED) ## speed on a CUDA device beside peers: training, inference, writing, translating
+	$(BIN)/python -m benchmarks.gpu --graph
 
 parity-large: $(INSTALLED) ## published sizes in full against other people's code (minutes, gigabytes)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/parity -m large -q -rs

@@ -1,14 +1,15 @@
 """Training and inference on one GPU beside the best peers, bf16, in one run on the same card.
 
-    python -m benchmarks.gpu [--rows vit-train,vit-infer,gpt-train] [--graph] [--json FILE]
-    python -m benchmarks.gpu --toy        # every row at toy size on the CPU: does the script work?
+    python -m benchmarks.gpu [--rows vit-train,gpt-write-1] [--graph] [--json [FILE]]
+    python -m benchmarks.gpu --quick      # every row at toy size on the CPU: does the script work?
 
 All contestants of a row are compiled first and then take turns, a synchronised step each; `sustained` is the mean of
 about two seconds of steps without a pause, when the card is at its power limit. The ratio is against the fastest peer
 of the row: above 1 is faster. Training: fp32 weights under autocast, fused AdamW, no dropout, the loss inside the
 compiled function. Ours is compiled with `fullgraph=True`, so a graph break would be an error; `graphs` counts what
-Dynamo made of each. nanoGPT's forward pass returns its logits, as published. Peak memory is each contestant's own:
-weights, gradients, optimiser, activations and inputs.
+Dynamo made of each. nanoGPT's forward pass returns its logits, as published. Writing: bf16 weights, a run is a whole
+text or translation (gpu_writing.py). Peak memory is each contestant's own: weights, gradients, optimiser, activations,
+caches and inputs. `of limit` is the least time that the card's fastest product or copy would take, over the time taken.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FunctionType
@@ -26,9 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from . import table
-from .gpu_rows import FULL, ROWS, TOY, Entry, Row, Scale, Step, Work, dtype_of
+from clearhead.errors import ClearheadError
+
+from . import gpu_rows, gpu_writing, table
+from .gpu_rows import FULL, QUICK, Entry, Row, Scale, Step, Work, dtype_of
 from .rounds import Contestant, Ratio, Rounds, interleave
+
+ROWS: dict[str, Row] = {**gpu_rows.ROWS, **gpu_writing.ROWS}
 
 # What a missing library, a compiler's error or too little memory raises: one contestant's failure, not the script's.
 FAILURES = (ImportError, RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError, OSError)
@@ -58,14 +63,17 @@ class Result:
     sustained_ms: float = 0.0
     per_second: float = 0.0
     peak_gib: float = 0.0
-    of_ceiling: float = 0.0
+    of_limit: float = 0.0
     ratio: Ratio | None = None
     sustained_ratio: float | None = None
     first_steps_s: float = 0.0
     graphs: int = 0
+    same_texts: float | None = None
 
 
 def compiled(entry: Entry, model: nn.Module, scale: Scale) -> Work:
+    if entry.compiles == "itself":
+        return entry.work(model, scale)
     how: dict[str, Any] = {"backend": scale.backend, "fullgraph": entry.ours, "dynamic": False}
     if entry.compiles == "model":
         fast = torch.compile(model, **how)
@@ -147,7 +155,7 @@ def ceilings(scale: Scale) -> dict[str, float]:
     }
 
 
-def measure(name: str, scale: Scale, graph: bool, ceiling: float) -> list[Result]:
+def measure(name: str, scale: Scale, graph: bool, best: Mapping[str, float]) -> list[Result]:
     """One row: whoever fails to get ready is reported with the reason, and the others go on."""
     row = ROWS[name]
     ready, failed = dict[str, Ready](), list[Result]()
@@ -158,27 +166,39 @@ def measure(name: str, scale: Scale, graph: bool, ceiling: float) -> list[Result
         except FAILURES as error:
             failed.append(failure(name, label, error))
             return False
-        print(f"{name}: {label} is ready, its first steps took {ready[label].first_steps_s:.1f} s", flush=True)
+        say(f"{name}: {label} is ready, its first steps took {ready[label].first_steps_s:.1f} s")
         return True
 
     for entry in row.entries:
         made = attempt(entry.name, lambda entry=entry: prepare(row, entry, scale))
-        if made and graph and entry.ours:
+        if made and graph and entry.ours and entry.compiles != "itself":
             attempt(f"{entry.name}, CUDA graph", lambda entry=entry: captured(ready[entry.name]))
     if not ready:
         return failed
     contestants = {label: Contestant(one.run) for label, one in ready.items()}
-    timed = interleave(contestants, scale.rounds, synchronise=scale.synchronise)
+    timed = interleave(contestants, min(scale.rounds, row.rounds), synchronise=scale.synchronise)
     steady = {label: sustained(one.run, timed.median(label), scale) for label, one in ready.items()}
-    peers = [label for label, one in ready.items() if not one.ours]
-    return [figures(name, one, timed, steady, peers, ceiling, scale) for one in ready.values()] + failed
+    found = [figures(name, one, timed, steady, ready, best, scale) for one in ready.values()]
+    return (compared(found, ready) if row.tokens else found) + failed
+
+
+def compared(found: list[Result], ready: Mapping[str, Ready]) -> list[Result]:
+    """How many of the texts are those of the first contestant, token for token: near ties part in bf16."""
+    texts = {label: one.run().cpu() for label, one in ready.items()}
+    first = next(iter(texts.values()))
+    return [replace(one, same_texts=(texts[one.name] == first).all(1).float().mean().item()) for one in found]
 
 
 def failure(row: str, label: str, error: BaseException) -> Result:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:200]
-    print(f"{row}: {label} FAILED: {reason}", flush=True)
+    say(f"{row}: {label} FAILED: {reason}")
     return Result(row, label, reason)
+
+
+def say(line: str) -> None:
+    """On the way: stdout is for the figures."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def sustained(run: Step, seconds: float, scale: Scale) -> float:
@@ -193,10 +213,17 @@ def sustained(run: Step, seconds: float, scale: Scale) -> float:
 
 
 def figures(
-    name: str, one: Ready, timed: Rounds, steady: dict[str, float], peers: list[str], ceiling: float, scale: Scale
+    name: str,
+    one: Ready,
+    timed: Rounds,
+    steady: dict[str, float],
+    ready: Mapping[str, Ready],
+    best: Mapping[str, float],
+    scale: Scale,
 ) -> Result:
     row, seconds = ROWS[name], timed.median(one.name)
-    items = row.items(scale)
+    items, peers = row.items(scale), [label for label, other in ready.items() if not other.ours]
+    least = max(items * row.flops / (best["product_tflops"] * 1e12), row.reads / (best["copy_tb_s"] * 1e12))
     return Result(
         name,
         one.name,
@@ -205,7 +232,7 @@ def figures(
         sustained_ms=steady[one.name] * 1e3,
         per_second=items / seconds,
         peak_gib=one.peak_gib,
-        of_ceiling=items * row.flops / seconds / ceiling,
+        of_limit=least / seconds,
         ratio=timed.ratio(min(peers, key=timed.median), one.name) if peers else None,
         sustained_ratio=min(steady[peer] for peer in peers) / steady[one.name] if peers else None,
         first_steps_s=one.first_steps_s,
@@ -220,7 +247,7 @@ def free(scale: Scale) -> None:
         torch.cuda.empty_cache()
 
 
-COLUMNS = ["ms", "sustained ms", "a second", "peak GiB", "of ceiling", "ratio [95%]", "sustained ratio", "graphs"]
+COLUMNS = ["ms", "sustained ms", "a second", "peak GiB", "of limit", "ratio [95%]", "sustained", "graphs", "same text"]
 
 
 def line(result: Result) -> list[str]:
@@ -233,10 +260,11 @@ def line(result: Result) -> list[str]:
         f"{result.sustained_ms:.2f}",
         f"{result.per_second:,.0f} {result.unit}",
         f"{result.peak_gib:.1f}",
-        f"{result.of_ceiling:.1%}",
+        f"{result.of_limit:.1%}",
         "" if result.ratio is None else str(result.ratio),
         "" if result.sustained_ratio is None else f"{result.sustained_ratio:.3f}",
         str(result.graphs),
+        "" if result.same_texts is None else f"{result.same_texts:.0%}",
     ]
 
 
@@ -245,45 +273,53 @@ def machine(scale: Scale) -> dict[str, str]:
     return {"device": name, "torch": torch.__version__, "python": sys.version.split()[0]}
 
 
-def parse() -> argparse.Namespace:
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", default=",".join(ROWS), help=f"rows to measure, of {', '.join(ROWS)} (default: all)")
     parser.add_argument("--graph", action="store_true", help="measure ours as one CUDA graph a step too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well, row by row")
-    parser.add_argument("--toy", action="store_true", help="toy sizes on the CPU, to see that the script works")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="write the figures there, row by row; alone: print them"
+    )
+    parser.add_argument("--quick", action="store_true", help="toy sizes on the CPU, to see that the script works")
+    options = parser.parse_args(words)
     options.rows = options.rows.split(",")
     unknown = [row for row in options.rows if row not in ROWS]
     if unknown:
-        parser.error(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
-    if options.toy and options.graph:
-        parser.error("--graph needs a CUDA device: leave out --toy")
-    if not options.toy and not torch.cuda.is_available():
-        parser.error("there is no CUDA device here: --toy tries the script on the CPU")
+        raise ClearheadError(f"there is no row '{unknown[0]}': choose from {', '.join(ROWS)}")
+    if options.quick and options.graph:
+        raise ClearheadError("--graph needs a CUDA device: leave out --quick")
+    if not options.quick and not torch.cuda.is_available():
+        raise ClearheadError("there is no CUDA device here: --quick tries a row at toy size on the CPU")
     return options
 
 
-def main() -> int:
-    options = parse()
-    scale = TOY if options.toy else FULL
-    if options.toy:
+def main(words: Sequence[str] | None = None) -> int:
+    options = parse(words)
+    scale = QUICK if options.quick else FULL
+    if options.quick:
         torch.set_num_threads(1)  # at these sizes threads only wait for each other
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     about, best = machine(scale), ceilings(scale)
-    print(*about.values(), sep=", ", flush=True)
+    say(", ".join(about.values()))
     results: list[Result] = []
     for row in options.rows:
         try:
-            results += measure(row, scale, options.graph, best["product_tflops"] * 1e12)
+            results += measure(row, scale, options.graph, best)
         except FAILURES as error:
             results.append(failure(row, "the whole row", error))
         free(scale)
-        if options.json is not None:
-            figures = [asdict(result) for result in results]
-            options.json.write_text(json.dumps({**about, **best, "results": figures}, indent=1))
-    tell(results, best)
+        if options.json not in (None, "-"):
+            Path(options.json).write_text(told(about, best, results))
+    if options.json == "-":
+        print(told(about, best, results))
+    else:
+        tell(results, best)
     return 1 if any(result.reason for result in results) else 0
+
+
+def told(about: Mapping[str, str], best: Mapping[str, float], results: Sequence[Result]) -> str:
+    return json.dumps({**about, **best, "results": [asdict(result) for result in results]}, indent=1)
 
 
 def tell(results: list[Result], best: dict[str, float]) -> None:
@@ -296,4 +332,7 @@ def tell(results: list[Result], best: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ClearheadError as mistake:
+        sys.exit(str(mistake))

@@ -1,4 +1,7 @@
-"""What `benchmarks.gpu` measures: the rows, who takes part in each, and the step that each takes."""
+"""What `benchmarks.gpu` measures: what a row is, and the rows of training and inference; gpu_writing.py has the others.
+
+Who takes part in each row, and the step that each takes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clearhead
+from clearhead.models import Model
+from clearhead.train.token_loss import token_loss
 
 from . import peers
 
@@ -29,6 +34,14 @@ class Scale:
     sequences: int = 32
     length: int = 1024
     vocab: int = 50257
+    pairs: int = 256
+    pair_length: int = 32
+    pair_vocab: int = 32000
+    prompt: int = 32
+    new: int = 256
+    many: int = 64
+    beams: int = 4
+    dtype: torch.dtype = torch.bfloat16
     product: int = 8192
     copy_bytes: int = 2**31
     rounds: int = 20
@@ -38,6 +51,7 @@ class Scale:
     gpt: dict[str, Any] = field(default_factory=dict)
     nano: dict[str, Any] = field(default_factory=dict)
     transformers: dict[str, Any] = field(default_factory=dict)
+    transformer: dict[str, Any] = field(default_factory=lambda: {"width": 512, "layers": 6, "heads": 8})
 
     @property
     def on_gpu(self) -> bool:
@@ -49,7 +63,7 @@ class Scale:
 
 
 FULL = Scale()
-TOY = Scale(
+QUICK = Scale(
     device="cpu",
     backend="aot_eager",
     images=2,
@@ -58,40 +72,57 @@ TOY = Scale(
     sequences=2,
     length=16,
     vocab=101,
+    pairs=3,
+    pair_length=7,
+    pair_vocab=64,
+    prompt=4,
+    new=6,
+    many=3,
+    beams=2,
+    dtype=torch.float32,
     product=256,
     copy_bytes=2**20,
     rounds=3,
     sustained=0.05,
-    vit={"image": 32, "width": 64, "layers": 2, "heads": 2, "num_classes": 10},
-    timm={"img_size": 32, "embed_dim": 64, "depth": 2, "num_heads": 2, "num_classes": 10},
-    gpt={"vocab": 101, "context": 16, "width": 64, "layers": 2, "heads": 2},
-    nano={"vocab": 128, "context": 16, "width": 64, "layers": 2, "heads": 2},
+    vit={"image": 32, "width": 64, "layers": 1, "heads": 2, "num_classes": 10},
+    timm={"img_size": 32, "embed_dim": 64, "depth": 1, "num_heads": 2, "num_classes": 10},
+    gpt={"vocab": 101, "context": 16, "width": 64, "layers": 1, "heads": 2},
+    nano={"vocab": 128, "context": 16, "width": 64, "layers": 1, "heads": 2},
     transformers={
         "vocab_size": 101,
         "n_positions": 16,
         "n_embd": 64,
-        "n_layer": 2,
+        "n_layer": 1,
         "n_head": 2,
         "bos_token_id": 0,
         "eos_token_id": 0,
     },
+    transformer={"width": 32, "layers": 1, "heads": 2},
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: `work` takes the model and the inputs. Compiled is all of it, the model alone, or nothing."""
+    """One contestant: `work` takes the model and the inputs. Compiled is all of it, the model alone, or nothing.
+
+    itself  `work` takes model and scale, and gives what takes the inputs; it compiles and records what it likes
+    """
 
     name: str
     make: Callable[[Scale], nn.Module]
-    work: Work
+    work: Callable[..., Any]
     ours: bool = False
-    compiles: Literal["work", "model", "nothing"] = "work"
+    compiles: Literal["work", "model", "nothing", "itself"] = "work"
 
 
 @dataclass(frozen=True)
 class Row:
-    """`flops` are one item's in the model as published: an implementation's shortcuts don't lower them."""
+    """`flops` are one item's in the model as published: an implementation's shortcuts don't lower them.
+
+    reads   bytes that a run has to read, where that is what limits it: the weights, once for each token written
+    rounds  how many at most
+    tokens  whether a run gives what was written: the same weights should write the same
+    """
 
     unit: str
     items: Callable[[Scale], int]
@@ -99,6 +130,9 @@ class Row:
     inputs: Callable[[Scale, torch.dtype], tuple[Tensor, ...]]
     step: Callable[[Work, nn.Module, tuple[Tensor, ...], Scale], Step]
     entries: list[Entry]
+    reads: float = 0.0
+    rounds: int = 20
+    tokens: bool = False
 
 
 def our_vit(scale: Scale, **changes: Any) -> nn.Module:
@@ -107,6 +141,26 @@ def our_vit(scale: Scale, **changes: Any) -> nn.Module:
 
 def our_gpt(scale: Scale) -> nn.Module:
     return clearhead.create("gpt2", device=scale.device, seed=0, **scale.gpt, **NO_DROPOUT)
+
+
+def our_transformer(scale: Scale) -> nn.Module:
+    """transformer-base with a norm behind each stack, as nn.Transformer has it."""
+    size = {"vocab": scale.pair_vocab, "context": 128, "final_norm": True, "ff": 4 * scale.transformer["width"]}
+    plain = {**size, **scale.transformer, "dropout": 0.0, "attention_dropout": 0.0}
+    return clearhead.create("transformer-base", device=scale.device, seed=0, **plain)
+
+
+def torch_transformer(scale: Scale) -> nn.Module:
+    return OnDevice(vocab=scale.pair_vocab, **scale.transformer)
+
+
+class OnDevice(peers.TorchTransformer):
+    """Full rows alone, and a look-ahead mask that lies where the ids lie."""
+
+    def forward(self, source: Tensor, target: Tensor, lengths: Tensor | None = None) -> Tensor:
+        later = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
+        hidden = self.core(self.read(source), self.read(target), tgt_mask=later, tgt_is_causal=True)
+        return F.linear(hidden, self.tokens.weight)
 
 
 def timm_vit(scale: Scale) -> nn.Module:
@@ -134,8 +188,16 @@ def image_loss(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(model(images), labels)
 
 
-def text_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+def text_loss(model: Model, ids: Tensor, targets: Tensor) -> Tensor:
+    return token_loss(model, model.hidden(ids), targets) / targets.numel()
+
+
+def pair_loss(model: Model, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+    return token_loss(model, model.hidden(source, target), labels) / labels.numel()
+
+
+def torch_pair_loss(model: nn.Module, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten())
 
 
 def transformers_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
@@ -156,6 +218,12 @@ def labelled_images(scale: Scale, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
 def texts(scale: Scale, _: torch.dtype) -> tuple[Tensor, ...]:
     return tuple(torch.randint(scale.vocab, (scale.sequences, scale.length), device=scale.device) for _ in range(2))
+
+
+def pairs(scale: Scale, _: torch.dtype) -> tuple[Tensor, ...]:
+    """Sources, what the decoder reads, and what it shall say."""
+    size = scale.pairs, scale.pair_length
+    return tuple(torch.randint(scale.pair_vocab, size, device=scale.device) for _ in range(3))
 
 
 def training_step(call: Work, model: nn.Module, inputs: tuple[Tensor, ...], scale: Scale) -> Step:
@@ -190,6 +258,8 @@ def dtype_of(model: nn.Module) -> torch.dtype:
 
 VIT_FLOPS = 2 * 17.58e9  # a forward pass at 224 pixels; a training step counts three
 GPT_FLOPS = 6 * 124.4e6 + 12 * 12 * 768 * 1024  # training, a token, attention counted in full as nanoGPT does
+# Training, a source and a target token: both stacks and the head; three attentions in each of six layers.
+PAIR_FLOPS = 6 * (18.87e6 + 25.17e6 + 16.38e6) + 18 * 12 * 512 * 32
 
 ROWS = {
     "vit-train": Row(
@@ -228,6 +298,17 @@ ROWS = {
             Entry("nanoGPT's shape", nano_gpt, own_loss, compiles="model"),
             Entry("clearhead", our_gpt, text_loss, ours=True),
             Entry("transformers, eager", transformers_gpt, transformers_loss, compiles="nothing"),
+        ],
+    ),
+    "transformer-train": Row(
+        "tok/s",
+        lambda scale: 2 * scale.pairs * scale.pair_length,
+        PAIR_FLOPS / 2,
+        pairs,
+        training_step,
+        [
+            Entry("nn.Transformer", torch_transformer, torch_pair_loss),
+            Entry("clearhead", our_transformer, pair_loss, ours=True),
         ],
     ),
 }

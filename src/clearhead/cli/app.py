@@ -8,6 +8,7 @@ import typer
 from ..errors import ClearheadError
 from . import (
     answer,
+    bench,
     classify,
     complete,
     convert,
@@ -50,6 +51,7 @@ app.command("embed")(embed.command)
 app.command("similar")(similar.command)
 app.command("convert")(convert.command)
 app.command("export")(export.command)
+app.command("bench")(bench.command)
 app.add_typer(data.app, name="data")
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps it

@@ -1,7 +1,9 @@
 """Batches of pairs of about the same length, so that little is padding: for translation.
 
-An epoch's batches are a pure function of the lengths, the budget, the seed and the epoch, whatever the number of
-processes; the random numbers are Philox's own, whose stream NumPy promises to keep.
+`batches` has as little padding as can be, and nearly every batch a shape of its own; `even_batches` has few shapes, for
+devices that prepare themselves for each. An epoch's batches are a pure function of the lengths, the budget, the seed
+and the epoch, whatever the number of processes; the random numbers are Philox's own, whose stream NumPy promises to
+keep.
 """
 
 from collections.abc import Sequence
@@ -9,6 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .text_files import require
+
+Shape = tuple[int, int]  # tokens that a batch's sources and targets are filled up to
+
+EMPTY = -1  # the number of a row that is not there: it fills a batch up to its size
 
 
 def batches(
@@ -34,8 +40,58 @@ def batches(
     cut = _cut(_by_length(source, target, seed, epoch), np.maximum(source, target), tokens, sentences, smallest)
     order = np.argsort(_drawn(len(cut), seed, epoch, stream=1), kind="stable")
     least = min(map(len, cut))
-    require(least >= world, f"a batch of {least} pairs can't be divided among {world} processes: set smallest={world}")
+    _check_share(least, world)
     return [cut[place][rank::world] for place in order.tolist()]
+
+
+def even_batches(
+    sources: Sequence[int],
+    targets: Sequence[int],
+    shapes: Sequence[Shape],
+    *,
+    tokens: int | None = None,
+    sentences: int | None = None,
+    seed: int = 0,
+    epoch: int = 0,
+    smallest: int = 1,
+    rank: int = 0,
+    world: int = 1,
+) -> list[tuple[Shape, list[int]]]:
+    """An epoch's batches as shapes with row numbers, in random order; every row is in one batch.
+
+    A shape says how wide sources and targets are filled up, from narrow to wide on both sides, and all its batches have
+    the same number of rows: as many as `tokens` and `sentences` allow, `smallest` at least. A pair goes to the first
+    shape that holds it. Those of a shape are dealt evenly among as few batches as hold them, and `EMPTY` rows fill
+    these up; where they would not fill half a batch they go to the next shape.
+    """
+    _check(sources, targets, tokens, sentences, smallest, rank, world)
+    lengths, widths = np.stack([sources, targets], 1), np.array(shapes)
+    drawn = np.argsort(_drawn(len(lengths), seed, epoch, stream=0), kind="stable")
+    fits = np.maximum(*(np.searchsorted(widths[:, side], lengths[drawn, side]) for side in (0, 1)))
+    require(int(fits.max()) < len(shapes), "a pair is longer than the widest shape of a batch")
+    cut: list[tuple[Shape, list[int], int]] = []
+    waiting = drawn[:0]
+    for place, shape in enumerate(shapes):
+        size = _rows_of(max(shape), tokens, sentences, smallest)
+        _check_share(size, world)
+        waiting = np.concatenate([waiting, drawn[fits == place]])
+        if 2 * len(waiting) >= size or place == len(shapes) - 1:
+            count = -(-len(waiting) // size)
+            cut += [(shape, waiting[first::count].tolist(), size) for first in range(count)]
+            waiting = drawn[:0]
+    order = np.argsort(_drawn(len(cut), seed, epoch, stream=1), kind="stable")
+    return [(shape, _filled(rows, size, rank, world)) for shape, rows, size in (cut[place] for place in order.tolist())]
+
+
+def _rows_of(width: int, tokens: int | None, sentences: int | None, smallest: int) -> int:
+    allowed = [size for size in (None if tokens is None else tokens // width, sentences) if size is not None]
+    return max(smallest, min(allowed))
+
+
+def _filled(rows: list[int], size: int, rank: int, world: int) -> list[int]:
+    """One process's share of a batch, filled up to its share of the size."""
+    share = rows[rank::world]
+    return share + [EMPTY] * (len(range(rank, size, world)) - len(share))
 
 
 def padding_share(sources: Sequence[int], targets: Sequence[int], listed: Sequence[Sequence[int]]) -> float:
@@ -65,6 +121,10 @@ def _check(
     sizes = [size for size in (tokens, sentences, smallest, world) if size is not None]
     require(min(sizes) >= 1, f"a batch can't be made to measure: {sizes} has a number below 1 in it")
     require(0 <= rank < world, f"there is no process {rank} of {world}")
+
+
+def _check_share(size: int, world: int) -> None:
+    require(size >= world, f"a batch of {size} pairs can't be divided among {world} processes: set smallest={world}")
 
 
 def _drawn(count: int, seed: int, epoch: int, stream: int) -> np.ndarray:

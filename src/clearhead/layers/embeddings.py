@@ -1,5 +1,6 @@
 """From ids to the rows a stack works on: token tables, and their positions added."""
 
+import math
 from typing import Any
 
 import torch
@@ -23,8 +24,8 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.weight)
 
-    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        return vocabulary_product(hidden, self.weight, bias)
+    def logits(self, hidden: Tensor, bias: Tensor | None = None, uncut: bool = False) -> Tensor:
+        return vocabulary_product(hidden, self.weight, bias, uncut)
 
 
 class SharedTokens(TokenEmbedding):
@@ -44,28 +45,37 @@ class SharedTokens(TokenEmbedding):
     def forward(self, ids: Tensor) -> Tensor:
         return self.owner[0](ids)
 
-    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        return self.owner[0].logits(hidden, bias)
+    def logits(self, hidden: Tensor, bias: Tensor | None = None, uncut: bool = False) -> Tensor:
+        return self.owner[0].logits(hidden, bias, uncut)
 
 
 class VocabularyHead(Linear):
     """A head of its own (vocab, width), not tied to the embedding."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return vocabulary_product(input, self.weight, self.bias)
+    def forward(self, input: Tensor, uncut: bool = False) -> Tensor:
+        return vocabulary_product(input, self.weight, self.bias, uncut)
 
 
-def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None, uncut: bool = False) -> Tensor:
     """hidden (..., width) times weight^T -> (..., vocab).
 
     On a GPU the rows are padded to a multiple of 64 inside: an odd vocabulary such as 50,257 makes the product five
-    times slower. The weight itself, its gradient and what is returned keep the published size.
+    times slower. The weight itself, its gradient and what is returned keep the published size, unless `uncut` asks for
+    the padding's columns too. Those are -inf, words that can't be: a loss is the same with them, and saves the cut.
     """
-    missing = -weight.shape[0] % 64
-    if not weight.is_cuda or not missing:
+    vocab, missing = weight.shape[0], missing_rows(weight)
+    if not missing:
         return linear(hidden, weight, bias)
-    padded = F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), None if bias is None else F.pad(bias, (0, missing)))
-    return padded[..., : weight.shape[0]]
+    padded = F.pad(weight, (0, 0, 0, missing))
+    if uncut:
+        known = weight.new_zeros(vocab) if bias is None else bias
+        return F.linear(hidden, padded, F.pad(known, (0, missing), value=-math.inf))
+    return F.linear(hidden, padded, None if bias is None else F.pad(bias, (0, missing)))[..., :vocab]
+
+
+def missing_rows(weight: Tensor) -> int:
+    """How many rows a GPU's product with a vocabulary is better off with."""
+    return -weight.shape[0] % 64 if weight.is_cuda else 0
 
 
 class TextInput(nn.Module):

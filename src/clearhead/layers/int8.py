@@ -77,7 +77,8 @@ class Int8Tokens(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         return (self.weight[ids] * self.scale[ids][..., None]).to(self.dtype)
 
-    def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+    def logits(self, hidden: Tensor, bias: Tensor | None = None, uncut: bool = False) -> Tensor:
+        """`uncut` asks for the columns of padding, and here is none."""
         return product(hidden, self.weight, self.scale, bias)
 
 

@@ -110,10 +110,10 @@ class MaskedWords(nn.Module):
         self.table = None if config.tied else TokenEmbedding(config.vocab, config.width)
         self.bias = nn.Parameter(torch.empty(config.vocab))
 
-    def forward(self, hidden: Tensor, tokens: TokenEmbedding) -> Tensor:
+    def forward(self, hidden: Tensor, tokens: TokenEmbedding, uncut: bool = False) -> Tensor:
         x = tap("projected", self.transform(hidden))
         x = self.norm(tap("hidden", self.activation(x)))
-        return (tokens if self.table is None else self.table).logits(x, self.bias)
+        return (tokens if self.table is None else self.table).logits(x, self.bias, uncut)
 
 
 class BERT(Model):

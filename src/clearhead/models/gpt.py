@@ -151,9 +151,11 @@ class GPT(WritingModel):
         at = cache.positions(ids.shape[1])
         return self.decoder(self.input(ids, at), Pass(mask=cache.mask(ids.shape[1]), positions=at, cache=cache))
 
-    def head(self, hidden: Tensor) -> Tensor:
-        """(..., width) -> logits (..., vocab)."""
-        return tap("logits", self.input.tokens.logits(hidden) if self.output is None else self.output(hidden))
+    def head(self, hidden: Tensor, uncut: bool = False) -> Tensor:
+        """(..., width) -> logits (..., vocab); `uncut`: with the padding of a GPU's product, which is -inf."""
+        if self.output is None:
+            return tap("logits", self.input.tokens.logits(hidden, None, uncut))
+        return tap("logits", self.output(hidden, uncut) if uncut else self.output(hidden))  # 8 bits are never uncut
 
     def start(
         self, ids: Tensor, lengths: Tensor | None = None, *, room: int | None = None, bucket: int | None = None

@@ -151,11 +151,13 @@ class T5(EncoderDecoder):
             shared.bias = self.decoder_bias(cache.seen, cache.positions(count))
         return dropped(self.decoder(self.target(target), shared), self.config.dropout, self.training)
 
-    def head(self, hidden: Tensor) -> Tensor:
-        """(..., width) -> logits (..., vocab)."""
+    def head(self, hidden: Tensor, uncut: bool = False) -> Tensor:
+        """(..., width) -> logits (..., vocab); `uncut`: with the padding of a GPU's product, which is -inf."""
         if self.config.output_scaled:
             hidden = hidden * self.config.width**-0.5
-        return tap("logits", self.source.tokens.logits(hidden) if self.output is None else self.output(hidden))
+        if self.output is None:
+            return tap("logits", self.source.tokens.logits(hidden, None, uncut))
+        return tap("logits", self.output(hidden, uncut) if uncut else self.output(hidden))  # 8 bits are never uncut
 
     def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, with room for `size` tokens; it grows when they are more."""

@@ -181,9 +181,9 @@ class Transformer(EncoderDecoder):
         shared.cache, shared.mask = cache, cache.mask(count)
         return self.decoder(self.target(target, cache.positions(count)), shared)
 
-    def head(self, hidden: Tensor) -> Tensor:
-        """(..., width) -> logits (..., target vocabulary)."""
-        return tap("logits", self.output.logits(hidden, self.output_bias))
+    def head(self, hidden: Tensor, uncut: bool = False) -> Tensor:
+        """(..., width) -> logits (..., target vocabulary); `uncut`: with a GPU's padding behind them, which is -inf."""
+        return tap("logits", self.output.logits(hidden, self.output_bias, uncut))
 
     def new_cache(self, batch: int, size: int | None = None, bucket: int | None = None) -> Cache:
         """An empty cache for the targets of `batch` rows, up to `size` tokens (the context, unless given)."""

@@ -26,20 +26,23 @@ def translate_multi30k() -> Run:
         options={"source": "en", "target": "de"},
         vocabulary=10_000,
         lowercase=True,
+        widths=(16, 24, 32, 56),
         smoothing=0.1,
         scores=("bleu", "chrf"),
         beams=5,
         written=200,
     )
     settings = Settings(
-        steps=10_000,
-        batching=Batching(size=4096),
+        steps=6000,
+        batching=Batching(size=8192),
         optimiser=Optimiser(rate=3e-3, betas=(0.9, 0.98), weight_decay=0.01),
         schedule="inverse-sqrt",
-        warmup=1000,
+        warmup=800,
         average_last=10,
-        validate_every=500,
+        validate_every=300,
         precision="bf16",
+        compile=False,
+        graph=True,
     )
     return Run("translate-multi30k", spec, settings)
 
@@ -62,21 +65,24 @@ def translate_nepali() -> Run:
         more=("tico19", "ntrex", "phrases*20"),
         tests=("phrases",),
         vocabulary=6_000,
-        longest=220,
+        widths=(32, 64, 96, 128, 176, 224),
+        target_widths=(32, 32, 48, 64, 80, 120),
         smoothing=0.1,
         scores=("bleu", "chrf"),
         beams=5,
         written=200,
     )
     settings = Settings(
-        steps=6_000,
-        batching=Batching(size=4096),
+        steps=4000,
+        batching=Batching(size=8192),
         optimiser=Optimiser(rate=3e-3, betas=(0.9, 0.98), weight_decay=0.05),
         schedule="inverse-sqrt",
-        warmup=1000,
+        warmup=500,
         average_last=5,
-        validate_every=500,
+        validate_every=400,
         precision="bf16",
+        compile=False,
+        graph=True,
     )
     return Run("translate-nepali", spec, settings)
 

@@ -102,11 +102,11 @@ def bert_python() -> Run:
         length=96,
     )
     settings = Settings(
-        steps=600,
+        steps=500,
         batching=Batching(size=32),
         optimiser=Optimiser(name="muon", rate=1e-2, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
         warmup=50,
-        validate_every=600,
+        validate_every=500,
     )
     return Run("bert-python", spec, settings)
 
@@ -144,7 +144,7 @@ def t5_dates_alone() -> Run:
 
 def _t5_dates(name: str) -> Run:
     spec = TranslationSpec(model=FIRST, data="dates", options=DATES, written=200)
-    settings = Settings(steps=1000, batching=Batching(size=2048), optimiser=T5_FAST, warmup=50, validate_every=500)
+    settings = Settings(steps=1300, batching=Batching(size=2048), optimiser=T5_FAST, warmup=50, validate_every=650)
     return Run(name, spec, settings)
 
 

@@ -221,7 +221,7 @@ class Corruption:
         return [*read, self.ends.end], [*said, self.ends.end]
 
     def weight(self, batch: PairBatch) -> int:
-        return batch.count
+        return int(batch.count)
 
     def losses(self, model: Model, batch: PairBatch) -> Mapping[str, Tensor]:
         return {"loss": pair_loss(model, batch)}

@@ -83,8 +83,8 @@ class ShardedEMA(EMA):
         super().__init__(Local(model), settings)
         self._like = _pieces(model)
 
-    def update(self, model: nn.Module) -> None:
-        super().update(Local(model))
+    def blend(self, model: nn.Module) -> None:
+        super().blend(Local(model))
 
     def swapped(self, model: nn.Module) -> AbstractContextManager[None]:
         return super().swapped(Local(model))

@@ -1,7 +1,9 @@
 """Translation: an encoder-decoder (or T5) reads a source and learns its target, token by token, the true ones given.
 
 Batches hold pairs of about the same length; their size is counted in tokens, sources or targets, whichever are more,
-or in sentences. The loss of training may be smoothed (Vaswani et al. 2017: 0.1); that of an evaluation never is.
+or in sentences. Where `widths` are given there are as many shapes of batches as widths, so that a GPU may record an
+update of each (`graph=true`). The loss of training may be smoothed (Vaswani et al. 2017: 0.1); that of an evaluation
+never is.
 """
 
 import math
@@ -16,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.buckets import batches
+from ..data.buckets import EMPTY, Shape, batches, even_batches
 from ..data.kinds import Dataset, Parallel
 from ..data.learn_tokenizer import learn_tokenizer
 from ..data.sentencepieces import MarianTokenizer
@@ -66,6 +68,10 @@ class TranslationSpec(Spec):
     longest     training pairs with more tokens on a side are left out
     counted     what the size of a batch counts: tokens or sentences
     smallest    pairs that a batch has at least: as many processes can share it
+    widths      the sources of a training batch are filled up to one of these, from narrow to wide, and its targets to
+                the one of target_widths at the same place, the same unless given. All batches of a width have as many
+                rows: what a width lacks to its last batch is filled with rows that don't count. Training pairs that
+                are longer than the last widths are left out
     smoothing   of the labels in training
     scores      what is judged by writing: exact_match, bleu, bleu_lower (lower-cased), chrf; in per cent but the first
     metric      the figure that says which weights are best: loss, or one of the scores
@@ -89,6 +95,8 @@ class TranslationSpec(Spec):
     longest: int | None = None
     counted: str = "tokens"
     smallest: int = 8
+    widths: tuple[int, ...] = ()
+    target_widths: tuple[int, ...] = ()
     smoothing: float = 0.0
     scores: tuple[str, ...] = ("exact_match",)
     metric: str = LOWEST
@@ -103,24 +111,40 @@ class TranslationSpec(Spec):
         self.require_probabilities("smoothing")
         given = (name for name in ("vocabulary", "longest", "written") if getattr(self, name) is not None)
         self.require_sizes("smallest", "beams", *given)
+        for name in ("widths", "target_widths"):
+            given = getattr(self, name)
+            known = isinstance(given, tuple) and all(type(width) is int and width > 0 for width in given)
+            good = known and list(given) == sorted(given)
+            self.require(good, f"{name} must be whole numbers from 1, from narrow to wide, not {given!r}")
+        paired = len(self.target_widths) in (0, len(self.widths))
+        self.require(paired, f"there are {len(self.widths)} widths and {len(self.target_widths)} target_widths")
         for score in self.scores:
             self.require(score in SCORES, f"scores are {', '.join(SCORES)}, not {score!r}")
         known = self.metric in (LOWEST, *self.scores)
         self.require(known, f"metric must be {' or '.join((LOWEST, *self.scores))}, not {self.metric!r}")
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """How wide both sides of a training batch may be."""
+        return list(zip(self.widths, self.target_widths or self.widths, strict=True))
 
     def open(self) -> Task:
         return TranslationTask(self)
 
 
 class PairBatch(NamedTuple):
-    """source (B,S), its lengths (B,); what the decoder reads and what it shall say (B,T), and which of that counts."""
+    """source (B,S), its lengths (B,); what the decoder reads and what it shall say (B,T), and which of that counts.
+
+    `count` says how many targets count: a tensor that stays on the CPU, so that nobody waits for a device to know it,
+    and a recorded update (recorded.py) does not depend on it.
+    """
 
     source: Tensor
     lengths: Tensor
     target: Tensor
     labels: Tensor
     weights: Tensor
-    count: int
+    count: Tensor
 
 
 Row = Sequence[int]
@@ -134,12 +158,14 @@ class Ragged:
         self.starts = np.cumsum(self.lengths) - self.lengths
         self.numbers = np.fromiter(chain.from_iterable(rows), np.int64, count=int(self.lengths.sum()))
 
-    def filled(self, rows: Sequence[int] | None = None, context: int | None = None) -> tuple[Tensor, Tensor]:
-        """These rows (all unless given) filled up with 0 to a multiple of the stride, and their lengths."""
-        chosen = slice(None) if rows is None else np.asarray(rows)
-        starts, lengths = self.starts[chosen], self.lengths[chosen]
+    def filled(
+        self, rows: Sequence[int] | None = None, context: int | None = None, width: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """These rows (all unless given) filled up with 0 to the width or a multiple of STRIDE, and their lengths."""
+        chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
+        starts, lengths = self.starts[chosen], np.where(chosen == EMPTY, 0, self.lengths[chosen])
         longest = int(lengths.max())
-        places = np.arange(max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST)))
+        places = np.arange(width or max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST)))
         inside = places < lengths[:, None]
         filled = np.where(inside, self.numbers[np.where(inside, starts[:, None] + places, 0)], 0)
         return torch.from_numpy(filled), torch.from_numpy(lengths)
@@ -152,14 +178,24 @@ def pair_batch(
     device: torch.device,
     rows: Sequence[int] | None = None,
     context: int | None = None,
+    shape: Shape | None = None,
 ) -> PairBatch:
-    """Pairs of rows as one batch. The decoder reads the start token and then the target but for its last."""
-    source, lengths = sources.filled(rows, context)
-    labels, ends = targets.filled(rows, context)
+    """Pairs of rows as one batch. The decoder reads the start token and then the target but for its last.
+
+    A row that is not there has a source of one token and a target of none.
+    """
+    widths = shape or (None, None)
+    source, lengths = sources.filled(rows, context, widths[0])
+    labels, ends = targets.filled(rows, context, widths[1])
     read = torch.cat([torch.full((len(labels), 1), start), labels[:, :-1]], 1)
     weights = (torch.arange(labels.shape[1]) < ends[:, None]).float()
-    tensors = (part.to(device) for part in (source, lengths, read, labels, weights))
-    return PairBatch(*tensors, count=int(ends.sum()))
+    tensors = (sent(part, device) for part in (source, lengths.clamp(min=1), read, labels, weights))
+    return PairBatch(*tensors, count=ends.sum())
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, without waiting for a GPU that is busy with the update before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def pair_loss(model: Model, batch: PairBatch, smoothing: float = 0.0) -> Tensor:
@@ -258,6 +294,9 @@ class TranslationTask:
         final = config.with_changes(**self.settled)
         self.ends = Ends.of(final, self.target)
         self.context = getattr(final, "context", None)
+        widest = max((0, *spec.widths, *spec.target_widths))
+        told = f"rows of {widest} tokens don't fit the model's context of {self.context}: leave such widths out"
+        require(widest <= (self.context or LARGEST), told)
         self.rows = {name: self._rows(part) for name, part in self.texts.items()}
         dropped, cut = self._fit()
         self.parts = tuple(name for name in self.rows if name != "train")
@@ -339,18 +378,21 @@ class TranslationTask:
     def _fit(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Training pairs that are too long are left out; in other parts they are cut at the model's context."""
         limit = min(self.spec.longest or math.inf, self.context or math.inf)
+        widest = self.spec.shapes[-1] if self.spec.shapes else (limit, limit)
         notes: tuple[tuple[str, ...], ...] = ((), ())
         for name, (sources, targets) in self.rows.items():
-            most = limit if name == "train" else self.context or math.inf
-            fits = [max(len(s), len(t)) <= most for s, t in zip(sources, targets, strict=True)]
+            most = self.context or math.inf
+            first, second = (min(limit, width) for width in widest) if name == "train" else (most, most)
+            fits = [len(s) <= first and len(t) <= second for s, t in zip(sources, targets, strict=True)]
             over = len(fits) - sum(fits)
             if not over:
                 continue
             if name == "train":
                 kept = [[row for row, fit in zip(side, fits, strict=True) if fit] for side in (sources, targets)]
-                require(all(kept), f"no training pair has at most {most} tokens on both sides")
+                sides = f"{first} tokens" if first == second else f"{first} and {second} tokens"
+                require(all(kept), f"no training pair has at most {sides} on its two sides")
                 self.rows[name] = kept[0], kept[1]
-                notes = (f"{over} of {len(fits)} training pairs left out: more than {most} tokens on a side",), notes[1]
+                notes = (f"{over} of {len(fits)} training pairs left out: more than {sides} on a side",), notes[1]
             else:
                 self.rows[name] = [_cut(row, most) for row in sources], [_cut(row, most) for row in targets]
                 notes = notes[0], (*notes[1], f"{over} of {len(fits)} pairs of {name} cut at {most} tokens")
@@ -359,12 +401,17 @@ class TranslationTask:
     def model(self, seed: int) -> Model:
         return new_model(self.spec, seed, **self.settled) if is_new(self.spec) else loaded_model(self.spec)
 
-    def _listed(self, batching: Batching, epoch: int, rank: int = 0, world: int = 1) -> list[list[int]]:
+    def _listed(
+        self, batching: Batching, epoch: int, rank: int = 0, world: int = 1
+    ) -> Sequence[tuple[Shape | None, list[int]]]:
+        """An epoch's batches: their rows, and the shape that they are filled up to, where one was asked for."""
         require("train" in self.rows, f"{self.spec.data} has no train part: it is for testing")
         sources, targets = ([len(row) for row in side] for side in self.rows["train"])
-        size = {self.spec.counted: batching.size}
         options = {"seed": batching.seed, "smallest": self.spec.smallest, "rank": rank, "world": world}
-        return batches(sources, targets, epoch=epoch, **size, **options)
+        options |= {self.spec.counted: batching.size, "epoch": epoch}
+        if self.spec.shapes:
+            return even_batches(sources, targets, self.spec.shapes, **options)
+        return [(None, rows) for rows in batches(sources, targets, **options)]
 
     def batches_per_epoch(self, batching: Batching) -> float:
         return float(len(self._epoch(batching, 0)))
@@ -372,12 +419,12 @@ class TranslationTask:
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PairBatch:
         """Every epoch has as many batches as the first: how they are cut depends on the lengths alone."""
         epoch, place = divmod(number, len(self._epoch(batching, 0)))
-        rows = self._epoch(batching, epoch, rank, world)[place]
-        return self._batch("train", rows, device)
+        shape, rows = self._epoch(batching, epoch, rank, world)[place]
+        return self._batch("train", rows, device, shape)
 
-    def _batch(self, part: str, rows: Sequence[int], device: torch.device) -> PairBatch:
+    def _batch(self, part: str, rows: Sequence[int], device: torch.device, shape: Shape | None = None) -> PairBatch:
         sources, targets = self._packed(part)
-        return pair_batch(sources, targets, self.ends.start, device, rows, self.context)
+        return pair_batch(sources, targets, self.ends.start, device, rows, self.context, shape)
 
     def _packed(self, part: str) -> tuple[Ragged, Ragged]:
         if part not in self._kept:
@@ -386,7 +433,7 @@ class TranslationTask:
         return self._kept[part]
 
     def weight(self, batch: PairBatch) -> int:
-        return batch.count
+        return int(batch.count)
 
     def losses(self, model: Model, batch: PairBatch) -> Mapping[str, Tensor]:
         return {"loss": pair_loss(model, batch, self.spec.smoothing)}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clearhead.data.buckets import batches, padding_share
+from clearhead.data.buckets import EMPTY, batches, even_batches, padding_share
 from clearhead.errors import ClearheadError
 from tests.minilm import data_set
 
@@ -65,6 +65,94 @@ def test_the_shares_of_all_processes_are_the_global_batch():
     for rows, *parts in zip(whole, *shares, strict=True):
         assert sorted(row for part in parts for row in part) == sorted(rows)
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+WIDTHS = (16, 24, 32, 64)
+SHAPES = [(width, width) for width in WIDTHS]
+
+
+def test_batches_of_few_shapes_hold_every_pair_once_in_a_width_that_holds_it():
+    source, target = lengths()
+    listed = even_batches(source, target, SHAPES, tokens=2048)
+    there = [row for _, rows in listed for row in rows if row != EMPTY]
+    assert sorted(there) == list(range(20_000))
+    assert {(shape, len(rows)) for shape, rows in listed} == {(shape, 2048 // shape[0]) for shape in SHAPES}
+    for (width, _), rows in listed:
+        assert all(max(source[row], target[row]) <= width for row in rows if row != EMPTY)
+
+
+@pytest.mark.parametrize("tokens", [2048, 8192])
+def test_batches_of_few_shapes_are_nearly_full_and_evenly_so(tokens):
+    source, target = lengths()
+    listed = even_batches(source, target, SHAPES, tokens=tokens)
+    empty = sum(rows.count(EMPTY) for _, rows in listed) / sum(len(rows) for _, rows in listed)
+    assert empty < 0.05
+    for wanted in WIDTHS:
+        real = [sum(row != EMPTY for row in rows) for (width, _), rows in listed if width == wanted]
+        assert max(real) - min(real) <= 1 and (wanted == WIDTHS[-1] or 2 * min(real) >= tokens // wanted)
+    filled = sum(sum(shape) * len(rows) for shape, rows in listed)
+    assert (sum(source) + sum(target)) / filled > 0.65
+
+
+def test_sources_and_targets_may_have_widths_of_their_own():
+    source, target = lengths()
+    short, shapes = [length // 2 for length in target], [(16, 8), (24, 16), (48, 32)]
+    listed = even_batches(source, short, shapes, tokens=2048)
+    assert sorted(row for _, rows in listed for row in rows if row != EMPTY) == list(range(20_000))
+    assert {(shape, len(rows)) for shape, rows in listed} == {(shape, 2048 // shape[0]) for shape in shapes}
+    for (wide, narrow), rows in listed:
+        assert all(source[row] <= wide and short[row] <= narrow for row in rows if row != EMPTY)
+
+
+def test_too_few_pairs_for_half_a_batch_go_to_the_next_shape():
+    shapes = [(8, 8), (16, 16), (32, 32)]
+    listed = even_batches([4] * 3 + [9] * 10, [4] * 13, shapes, tokens=64)
+    assert sorted((shape, sum(row != EMPTY for row in rows)) for shape, rows in listed) == [
+        ((16, 16), 3),
+        ((16, 16), 3),
+        ((16, 16), 3),
+        ((16, 16), 4),
+    ]
+    assert [shape for shape, _ in even_batches([4] * 4, [4] * 4, shapes, tokens=64)] == [(8, 8)]
+    assert [(shape, rows.count(EMPTY)) for shape, rows in even_batches([4], [4], shapes[:2], tokens=64)] == [
+        ((16, 16), 3)
+    ]
+
+
+def test_batches_of_few_shapes_are_a_pure_function_of_seed_and_epoch():
+    source, target = lengths(1000)
+    make = {
+        (seed, epoch): even_batches(source, target, SHAPES, sentences=32, seed=seed, epoch=epoch)
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
+    assert even_batches(source, target, SHAPES, sentences=32, seed=1, epoch=1) == make[1, 1]
+    assert len({str(listed) for listed in make.values()}) == 4
+    assert len({len(listed) for listed in make.values()}) == 1
+    shapes = [shape for shape, _ in make[0, 0]]
+    assert shapes != sorted(shapes)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_shares_of_batches_of_few_shapes_are_the_global_batch_and_as_even(world):
+    source, target = lengths(1000)
+    options = {"tokens": 512, "smallest": world, "seed": 5}
+    whole = even_batches(source, target, SHAPES, **options)
+    shares = [even_batches(source, target, SHAPES, **options, rank=rank, world=world) for rank in range(world)]
+    for (shape, rows), *parts in zip(whole, *shares, strict=True):
+        assert {part[0] for part in parts} == {shape}
+        assert sorted(row for _, part in parts for row in part) == sorted(rows)
+    for share in shares:
+        assert len({(shape, len(rows)) for shape, rows in share}) == len({shape for shape, _ in share})
+
+
+def test_what_does_not_fit_few_shapes_is_refused_in_one_line():
+    with pytest.raises(ClearheadError, match="a pair is longer than the widest shape"):
+        even_batches([3], [40], [(16, 16), (64, 32)], tokens=64)
+    with pytest.raises(ClearheadError, match="a batch of 2 pairs can't be divided among 3 processes: set smallest=3"):
+        even_batches([20], [3], [(32, 16)], tokens=64, world=3)
+    with pytest.raises(ClearheadError, match="say how large a batch may be"):
+        even_batches([20], [3], [(32, 16)])
 
 
 def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():

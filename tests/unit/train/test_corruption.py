@@ -12,6 +12,7 @@ from clearhead.errors import ClearheadError
 from clearhead.runs import save
 from clearhead.tasks.fill import fill
 from clearhead.train.corruption import Corruption, CorruptionSpec, corrupted, drawn_spans, span_count
+from clearhead.train.recorded import _outline
 from clearhead.train.task import Batching
 from clearhead.train.translation import Ragged, TranslationSpec, pair_batch
 from tests.support import peer
@@ -204,3 +205,10 @@ def test_what_does_not_fit_is_refused_in_one_line(text, tmp_path):
             opened(text, **changes)
         assert "\n" not in str(caught.value)
     assert Path(text).exists()
+
+
+def test_batches_of_running_text_have_one_shape_and_nothing_else_changes(text):
+    task, batching = opened(text), Batching(size=6)
+    listed = [task.batch(number, batching, 0, 1, CPU) for number in range(2 * int(task.batches_per_epoch(batching)))]
+    assert len({tuple(_outline([batch])) for batch in listed}) == 1 < len(listed)
+    assert all(task.weight(batch) == int(batch.weights.sum()) for batch in listed)

@@ -4,10 +4,12 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import clearhead
 from clearhead.data.sets import open_set
@@ -15,9 +17,24 @@ from clearhead.data.tokenizer_files import read_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
+from clearhead.train.job import Run, Watch
+from clearhead.train.loop import Trainer
+from clearhead.train.optimiser import Optimiser
+from clearhead.train.ranks import Ranks
+from clearhead.train.recorded import _outline
+from clearhead.train.settings import Settings
 from clearhead.train.task import Batching
-from clearhead.train.translation import STRIDE, Ragged, TranslationSpec, TranslationTask, pair_batch, scored, written
-from tests.support import peer
+from clearhead.train.translation import (
+    STRIDE,
+    PairBatch,
+    Ragged,
+    TranslationSpec,
+    TranslationTask,
+    pair_batch,
+    scored,
+    written,
+)
+from tests.support import equal, peer
 
 CPU = torch.device("cpu")
 NUMBERS = ("null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun")
@@ -153,6 +170,126 @@ def test_an_epoch_has_every_pair_once_and_the_next_another_order(files):
         )
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(map(tuple, task.rows["train"][0]))
     assert epochs[0] != epochs[1]
+
+
+WIDTHS = (8, 16, 24)  # a number in words has 5 to 18 letters and one token that ends it
+
+
+def test_with_widths_an_epoch_has_as_many_shapes_and_nothing_else_changes_from_batch_to_batch(files):
+    task, batching = opened(files, widths=WIDTHS), Batching(size=300)
+    count = int(task.batches_per_epoch(batching))
+    listed = [task.batch(number, batching, 0, 1, CPU) for number in range(2 * count)]
+    assert {(*batch.source.shape, *batch.labels.shape) for batch in listed} == {
+        (300 // width, width, 300 // width, width) for width in WIDTHS[1:]
+    }
+    assert len({tuple(_outline([batch])) for batch in listed}) == 2 < len({int(batch.count) for batch in listed})
+    without = [opened(files).batch(number, batching, 0, 1, CPU) for number in range(count)]
+    assert len({tuple(_outline([batch])) for batch in without}) > 2
+
+
+def test_with_widths_every_pair_is_learnt_once_an_epoch_and_rows_that_fill_up_count_for_nothing(files):
+    task, batching = opened(files, widths=WIDTHS), Batching(size=300)
+    model = task.model(1).requires_grad_(False)
+    listed = [task.batch(number, batching, 0, 1, CPU) for number in range(int(task.batches_per_epoch(batching)))]
+    there = [
+        (tuple(source[:length]), tuple(labels[: int(counts.sum())]))
+        for batch in listed
+        for source, length, labels, counts in zip(
+            batch.source.tolist(), batch.lengths, batch.labels.tolist(), batch.weights, strict=True
+        )
+        if counts.any()
+    ]
+    assert sorted(there) == sorted((tuple(s), tuple(t)) for s, t in zip(*task.rows["train"], strict=True))
+    assert any((batch.weights.sum(1) == 0).any() for batch in listed)
+    assert sum(map(task.weight, listed)) == sum(map(len, task.rows["train"][1]))
+    whole = pair_batch(*map(Ragged, task.rows["train"]), task.ends.start, CPU)
+    total = sum(float(task.losses(model, batch)["loss"]) for batch in listed)
+    assert total == pytest.approx(float(task.losses(model, whole)["loss"]), rel=1e-5)
+
+
+def test_rows_that_fill_up_have_no_part_in_the_gradient(files):
+    task = opened(files)
+    model, rows = task.model(1), [0, 500, 11]
+    gradients = []
+    for chosen, shape in (([*rows, -1, -1], (8, 24)), (rows, None)):
+        batch = task._batch("train", chosen, CPU, shape)
+        model.zero_grad()
+        task.losses(model, batch)["loss"].backward()
+        gradients.append([weight.grad.clone() for weight in model.parameters() if weight.grad is not None])
+    assert all(equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_with_widths_shares_make_up_the_whole(files):
+    task, batching = opened(files, widths=WIDTHS), Batching(size=300, seed=2)
+    model = task.model(0).requires_grad_(False)
+    for number in (0, 3, int(task.batches_per_epoch(batching)) + 1):
+        whole = task.batch(number, batching, 0, 1, CPU)
+        parts = [task.batch(number, batching, rank, 3, CPU) for rank in range(3)]
+        assert sum(map(task.weight, parts)) == task.weight(whole)
+        assert sum(len(part.source) for part in parts) == len(whole.source)
+        total = sum(float(task.losses(model, part)["loss"]) for part in parts)
+        assert total == pytest.approx(float(task.losses(model, whole)["loss"]), rel=1e-5)
+
+
+def test_pairs_wider_than_all_widths_are_left_out_and_that_is_said(files):
+    task = opened(files, widths=(8, 16))
+    assert max(map(len, task.rows["train"][1])) == 16 < max(map(len, task.rows["valid"][1]))
+    assert any("training pairs left out: more than 16 tokens" in note for note in task.notes)
+    assert task.evaluate(task.model(0), "valid", CPU)["loss"] > 0
+
+
+def test_targets_may_have_widths_of_their_own(files):
+    task, batching = opened(files, widths=(4, 4), target_widths=(12, 24)), Batching(size=240)
+    listed = [task.batch(number, batching, 0, 1, CPU) for number in range(int(task.batches_per_epoch(batching)))]
+    assert {(batch.source.shape, batch.labels.shape) for batch in listed} == {((20, 4), (20, 12)), ((10, 4), (10, 24))}
+    assert sum(map(task.weight, listed)) == sum(map(len, task.rows["train"][1]))
+    narrow = opened(files, widths=(4,), target_widths=(12,))
+    assert any("training pairs left out: more than 4 and 12 tokens on a side" in note for note in narrow.notes)
+
+
+@pytest.mark.parametrize("model", ["transformer-tiny", "t5-small"])
+def test_a_loss_and_its_gradients_wait_for_no_value(files, model):
+    """Nothing asks what a tensor holds, so nothing waits for a GPU and all of it can be recorded."""
+    drops = {"dropout": 0.1}
+    task = opened(files, model=model, fields=(T5 if model == "t5-small" else SMALL) | drops, smoothing=0.1)
+    net, batch = task.model(0).train(), task.batch(0, Batching(size=300), 0, 1, CPU)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        shapes = PairBatch(*map(mode.from_tensor, batch))
+        found = torch.autograd.grad(task.losses(net, shapes)["loss"], list(net.parameters()))
+    assert len(found) == len(list(net.parameters()))
+
+
+def updated(files: tuple[str, str], folder: Path, device: str, **changes: Any) -> Trainer:
+    """Thirty updates of batches of two widths."""
+    task = opened(files, widths=WIDTHS, smoothing=0.1)
+    made = Optimiser(rate=3e-3, clip=1.0)
+    settings = Settings(
+        steps=30, batching=Batching(size=300), optimiser=made, warmup=4, compile=False, device=device, **changes
+    )
+    run = Run("numbers", task.spec, settings)
+    trainer = Trainer(run, folder, Ranks(0, 1, torch.device(device)), Watch(), task)
+    while trainer.step < trainer.steps:
+        trainer.update()
+    trainer.log()
+    trainer.close()
+    return trainer
+
+
+def test_batches_of_few_shapes_are_learnt_by_the_loop(files, tmp_path):
+    trainer = updated(files, tmp_path, "cpu")
+    sums, _, weight = trainer._figures
+    assert float(sums["loss"]) / weight < math.log(trainer.model.config.vocab)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_one_update_is_recorded_for_each_shape_and_the_weights_are_the_same(files, tmp_path, precision):
+    plain = updated(files, tmp_path / "plain", "cuda", precision=precision)
+    recorded = updated(files, tmp_path / "recorded", "cuda", precision=precision, graph=True)
+    assert recorded.recorded is not None and len(recorded.recorded.graphs) == 2
+    weights = zip(plain.model.parameters(), recorded.model.parameters(), strict=True)
+    assert all(equal(a, b, 2e-3 if precision == "fp32" else 2e-2) for a, b in weights)
 
 
 def test_padding_changes_nothing(files):
@@ -297,6 +434,10 @@ def test_what_does_not_fit_is_refused_in_one_line(files):
         "scores are": {"scores": ("rouge",)},
         "vocab is settled": {"fields": SMALL | {"vocab": 5}},
         "at most 2 tokens": {"longest": 2},
+        "widths must be whole numbers from 1, from narrow to wide": {"widths": (16, 8)},
+        "widths must be whole numbers": {"widths": 16},
+        "there are 2 widths and 1 target_widths": {"widths": (16, 32), "target_widths": (16,)},
+        "rows of 128 tokens don't fit the model's context of 64": {"widths": (16, 128)},
         "has no train part": {"data": "ntrex", "folder": str(Path(files[0]).parent)},
     }
     for name, text in (("src.eng", "one\ntwo\n"), ("ref.nep", "एक\nदुई\n")):
