@@ -2,6 +2,7 @@
 
 CLEARHEAD_CHROMIUM  the browser's program, where it is neither on the PATH nor Playwright's own
 CLEARHEAD_PAGE      a folder with another build of the page
+CLEARHEAD_RUNS      a folder of trained runs, for the lectures' pictures that need them: see test_presets.py
 Pictures of what was seen are kept in build/screenshots.
 """
 
@@ -98,9 +99,9 @@ def runs(browser: Browser, built_page: Path, tmp_path_factory: pytest.TempPathFa
 
 
 @contextmanager
-def serving(page: Path, root: Path, *runs: Path | str) -> Iterator[str]:
-    """A studio on a free port, in a thread of this process: its address."""
-    app = create_app(Settings(runs=tuple(map(str, runs)), root=root, page=page))
+def serving(page: Path, root: Path, *runs: Path | str, **settings: Any) -> Iterator[str]:
+    """A studio on a free port, in a thread of this process: its address. Settings as the studio's own."""
+    app = create_app(Settings(runs=tuple(map(str, runs)), root=root, page=page, **settings))
     with listening(None) as open_socket:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [open_socket]}, daemon=True)
@@ -151,15 +152,14 @@ class Watched:
         page.on("console", self._said)
 
     def _said(self, message: Any) -> None:
-        # a refusal is shown in words: other tests look at it; the other is Svelte's word for a view that was just left
+        # a refusal is shown in words: other tests look at it
         harmless = re.match(r"Failed to load resource: the server responded with a status of 4\d\d", message.text)
-        harmless = harmless or "derived_inert" in message.text
         if message.type in ("error", "warning") and not harmless:
             self.mistakes.append(f"console {message.type}: {message.text}")
 
     def _asked(self, request: Any) -> None:
         there = urlsplit(request.url)
-        if there.scheme not in ("data", "blob") and there.hostname != HOST:
+        if there.scheme not in ("data", "blob", "file") and there.hostname != HOST:
             self.mistakes.append(f"asked another host: {request.url}")
 
 

@@ -21,9 +21,12 @@ async (wanted) => {
   async function value(figure, row, column) {
     const cell = figure.querySelector(`.body [data-row="${row}"][data-column="${column}"]`);
     if (cell) return cell.dataset.value;
-    move(figure, row, column);
     const said = figure.querySelector("output");
-    await until(() => Number(said.dataset.row) === row && Number(said.dataset.column) === column, `the lens at ${row}, ${column}`);
+    const there = () => Number(said.dataset.row) === row && Number(said.dataset.column) === column;
+    const moved = () => (move(figure, row, column), there()); // again and again: a stage that was just drawn may still find its width
+    move(figure, row, column);
+    await pause();
+    await until(moved, `the lens at ${row}, ${column}`);
     const lens = figure.querySelector(".lens .here") !== null;
     figure.querySelector(".body").dispatchEvent(new PointerEvent("pointerleave"));
     return lens ? said.dataset.value : "no lens";

@@ -58,3 +58,29 @@ def test_a_tab_that_needs_a_pass_says_so_before_there_is_one(studio, tab):
         page.goto(studio.at(tab=name))
         settled(page)
         assert wrong(page) == [], name
+
+
+LATE = """{
+  const asked = fetch;
+  const wait = (answer) => new Promise((done) => setTimeout(() => done(answer), 250));
+  globalThis.fetch = (...given) => asked(...given).then(wait);
+}"""
+
+
+@pytest.mark.parametrize("family", ["transformer", "vit"])
+def test_a_view_that_is_left_before_it_has_read_everything_says_nothing_more(family, studio, tab):
+    """Every answer is late, and the reader is gone by then: to the next tab, or to another input."""
+    page = tab()
+    page.add_init_script(LATE)
+    names = registered(page, studio.of(family))
+    settled(page)
+    for name in (*names, *reversed(names)):
+        page.locator(f"button[data-tab='{name}']").click()
+        page.wait_for_timeout(100)
+    run = studio.runs[family]
+    other = {"source": "1 May 2024"} if family == "transformer" else {"picture": "digits/test/7"}
+    for name in names:
+        for inputs in (other, run.inputs):
+            page.goto(studio.at(model=run.id, **inputs, tab=name))
+            page.wait_for_timeout(400)
+    settled(page)

@@ -14,6 +14,8 @@ class Studio {
   /** The page is a shared file: the pass is inside it, and nothing can be run. */
   shared = $state(false);
   notes = $state.raw<string[]>([]);
+  /** Why the pass that is shown had to be made once more; null where it did not. */
+  remade = $state<string | null>(null);
   private asked = "";
   private running: AbortController | null = null;
 
@@ -51,7 +53,7 @@ class Studio {
     if (this.shared || wanted === this.asked) return;
     this.asked = wanted;
     this.running?.abort();
-    this.problem = null;
+    this.problem = this.remade = null;
     if (model === null) {
       this.source = null;
       return;
@@ -80,10 +82,13 @@ class Studio {
     if (this.asked === wanted) this.doing = null;
   }
 
-  /** Once more, for a pass that the server has dropped meanwhile. */
-  again() {
+  /** Once more, for a pass that the server has dropped meanwhile. `why`: its refusal, in its own words. */
+  async again(why = "this pass was forgotten") {
+    if (this.doing !== null) return; // several views may notice at once
     this.asked = "";
-    void this.follow(place.spot.model, place.spot.inputs);
+    const made = this.follow(place.spot.model, place.spot.inputs);
+    this.remade = why.replace(/: run it again$/, "");
+    await made;
   }
 }
 

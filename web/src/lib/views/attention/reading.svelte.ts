@@ -22,7 +22,7 @@ export class Reading<T> {
       this.problem = null;
     } catch (error) {
       if (mine !== this.turn) return;
-      if (error instanceof Refusal && error.status === 404) studio.again();
+      if (error instanceof Refusal && error.status === 404) return void studio.again(error.message); // what reads it reads anew then
       this.value = null;
       this.problem = said(error);
       this.title = titled(error);

@@ -18,9 +18,10 @@ export class Watch {
   problem = $state<string | null>(null);
   private next = 0;
   private mark: string | null = null;
-  private over = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
-
+  /** of the round that is being asked: what an earlier one still hears is not taken, or lines would be told twice */
+  private turn = 0;
+  private over = false;
   private name = "";
 
   /** Begin to ask; what is given back ends it. */
@@ -29,41 +30,47 @@ export class Watch {
     untrack(() => void this.round());
     return () => {
       this.over = true;
+      this.turn++;
       clearTimeout(this.timer);
     };
   }
 
   /** Now rather than later: something was just asked of the job. */
   hurry(job: JobTold) {
+    if (this.over) return;
     this.job = job;
+    this.turn++;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.round(), OFTEN / 2);
   }
 
   private async round() {
+    const mine = ++this.turn;
     let gone = false;
     try {
       const before = this.job?.state;
       const job = await getJob(this.name);
-      const validated = await this.readMetrics();
-      if (this.over) return;
+      const validated = await this.readMetrics(mine);
+      if (mine !== this.turn) return;
       this.job = job;
       this.keepMark(job);
-      if (validated || before !== job.state || !this.answers.length) await this.readSamples();
+      if (validated || before !== job.state || !this.answers.length) await this.readSamples(mine);
       this.problem = null;
     } catch (error) {
+      if (mine !== this.turn) return;
       this.problem = said(error);
       gone = error instanceof Refusal && error.status === 404;
     }
     const pause = this.job && isAlive(this.job.state) ? OFTEN : SELDOM;
-    if (!this.over && !gone) this.timer = setTimeout(() => void this.round(), pause);
+    if (mine === this.turn && !gone) this.timer = setTimeout(() => void this.round(), pause);
   }
 
   /** Everything new; says whether a validation was among it. */
-  private async readMetrics(): Promise<boolean> {
+  private async readMetrics(mine: number): Promise<boolean> {
     let validated = false;
-    for (let more = true; more && !this.over; ) {
+    for (let more = true; more && mine === this.turn; ) {
       const told = await jobMetrics(this.name, this.next, this.mark);
+      if (mine !== this.turn) break;
       if (told.again) this.marks = [];
       if (told.again || told.lines.length) this.curves = withLines(this.curves, told);
       validated ||= told.lines.some((line) => Object.keys(line).some((name) => name.includes("/")));
@@ -78,10 +85,10 @@ export class Watch {
     this.marks = [...this.marks.slice(-200), { at: job.active, step: job.step }];
   }
 
-  private async readSamples() {
+  private async readSamples(mine: number) {
     const told = await jobSamples(this.name);
     const last = this.answers.at(-1);
-    if (this.over || (last && last.saved === told.saved && last.note === told.note)) return;
+    if (mine !== this.turn || (last && last.saved === told.saved && last.note === told.note)) return;
     const earlier = this.answers.filter((one) => one.samples.length && one.samples.length === told.samples.length);
     this.answers = [...earlier, told].slice(-KEPT);
   }
