@@ -125,8 +125,10 @@ def studio(built_page: Path, runs: dict[str, Trained], tmp_path_factory: pytest.
         yield Served(address, runs)
 
 
-def pytest_runtest_protocol(item: Any, nextitem: Any) -> bool:
+def pytest_runtest_protocol(item: Any, nextitem: Any) -> bool | None:
     """A browser on a busy machine may be late: a test that fails is tried once more, and the summary says so."""
+    if Path(__file__).parent not in item.path.parents:  # pytest asks every conftest about every test
+        return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if any(report.failed for report in reports):

@@ -15,9 +15,11 @@ NEEDS |= {"gpt-write-64": "transformers", "translate": "transformers"}
 
 
 @pytest.fixture(autouse=True)
-def traced_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Graphs are made and run as they are, which takes seconds; what the script sets for all of torch is set back."""
+def hardly_compiled(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """One row is traced, the others are not even that; what the script sets for all of torch is set back."""
     monkeypatch.setattr(gpu, "QUICK", gpu.replace(gpu.QUICK, backend="eager"))
+    if "[gpt-train]" not in request.node.name:
+        monkeypatch.setattr(torch, "compile", lambda model, **_: model)
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     yield
     torch.set_num_threads(threads)
