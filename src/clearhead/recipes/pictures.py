@@ -15,7 +15,7 @@ def vit_digits() -> Run:
     Positions start wide: as narrow as usual, a model this small needs ten times as long to tell one patch from another.
 
     Command: clearhead train vit-digits
-    Costs: 70 s on two cores
+    Costs: 44 s on two cores
     Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3)
     """
     spec = PictureSpec(
@@ -40,8 +40,8 @@ def vit_mnist() -> Run:
     """A small ViT on MNIST's 60,000 handwritten digits: 7 x 7 patches, four layers, 128 wide.
 
     Command: clearhead train vit-mnist
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 10 min on two cores
+    Gives: 99.4% of the test part (seed 0)
     """
     spec = PictureSpec(
         model="vit-ti16",
