@@ -142,6 +142,7 @@ def test_the_filter_is_the_head_of_the_digits_run_that_looks_at_the_fewest_patch
     told(spot, entropies.min().item(), f"layer {layer + 1}, head {head + 1}", "ln A[i, j]")
     shown = torch.special.entr(weights_shown(page)).sum(-1).mean().item()
     assert spot["score"] == pytest.approx(shown, rel=1e-5)
+    expect(page.locator("[data-select=score]")).to_have_value("entropy")
     keep(page, "preset-filter")
 
 

@@ -2,8 +2,9 @@
 
 from .allowed import Allowed
 from .beam import Beams, Hypothesis, Node, Search, beam_search
-from .loop import Limits, Piece, Written, collect, generate
+from .loop import generate
 from .modes import Guess, Modes, compare_modes
+from .pieces import Limits, Piece, Written, collect
 from .protocol import Decoder, Rows, check_decodes, continues
 from .sampling import Sampling
 from .text import TextStream

@@ -1,5 +1,8 @@
 """The same steps, compiled, and on a GPU replayed as one CUDA graph: a decoder that pays no Python between kernels.
 
+A step here feeds a token, scores the next one and takes the best of it: `ahead` goes on with that by itself, as often
+as it is told to, and the host looks at what was written when it likes. `step` is one of them whose scores are read.
+
 A graph is bound to the memory it was captured in. Each pool here holds such memory for a number of rows; a state that
 comes to it moves in, with as many rows or fewer, and the state that lived there before moves out with a copy of its
 own. There is one graph for each number of slots looked at, so a short text does not pay for the room that is reserved.
@@ -14,67 +17,158 @@ from torch import Tensor
 
 from ..layers import Cache, Encoded, State
 from ..models.base import Model
+from .protocol import Burst, continues
 
-BUCKET = 128
+BUCKET = 96
+LONGEST_BURST = 64
 WARM = 3
+ONE_ROW: dict[str, Any] = {
+    "coordinate_descent_tuning": True,
+    "triton.enable_pdl": True,
+}  # sums instead of products (layers/linear.py)
 MOST_SHAPES = 256  # each is captured once and compiled once, on purpose: not the accident that torch's limit is for
 
 
 class Captured:
-    """A model as the decoding protocol sees it, with a compiled step."""
+    """A model as the decoding protocol sees it, with a compiled step. It can write ahead."""
 
     def __init__(self, model: Model, bucket: int = BUCKET, backend: str = "inductor") -> None:
         self.model, self.bucket = model, bucket
         self.takes, self.config, self.device = model.takes, model.config, model.device
         self.start_token = model.start_token
-        compute: Any = model.next_logits
-        self._compute = torch.compile(compute, fullgraph=True, dynamic=False, backend=backend)
+        options = ONE_ROW if backend == "inductor" and model.device.type == "cuda" else None
+        self._one, self._many = (
+            torch.compile(self._written, fullgraph=True, dynamic=False, backend=backend, options=chosen)
+            for chosen in (options, None)
+        )
         self._pools: dict[tuple[int, ...], _Pool] = {}
 
     def start(self, inputs: Tensor, lengths: Tensor | None = None, **options: Any) -> State:
+        """Where a pool stands empty, prompts are read straight into its memory."""
         start: Any = self.model.start
+        if continues(self):
+            options["cache"] = self._vacant(len(inputs), options.get("room"))
         return start(inputs, lengths, bucket=self.bucket, **options)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        step: Any = self.model.step
-        return step(tokens, state, self._pooled)
+        self._feed(tokens, state, 1, frozenset())
+        return state.logits
+
+    @torch.inference_mode()
+    def ahead(self, tokens: Tensor, state: State, count: int, never: frozenset[int] = frozenset()) -> Burst:
+        """Feed `tokens` (B,) and then what is written; as many steps as wanted, or as the state's room allows.
+
+        What was written last is not fed: it may be the end.
+        """
+        room = state.cache.size - state.cache.used
+        return self._feed(tokens, state, max(1, min(count, room, LONGEST_BURST)), never).burst(len(tokens))
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self.model(*inputs, **options)
 
-    def _pooled(self, tokens: Tensor, state: State) -> Tensor:
-        """In the pool for such states; a state with more rows than it holds gets a larger one in its place."""
+    def _feed(self, tokens: Tensor, state: State, count: int, never: frozenset[int]) -> "_Pool":
+        """So many steps one behind the other, none of which waits for the host."""
+        cache, pool, logits = state.cache, None, state.logits
+        for _ in range(count):
+            self.model.check_room(cache.used)  # pyright: ignore[reportCallIssue]
+            cache.begin(1)
+            if pool is None:  # the first step may have made more room
+                pool = self._pool(tokens, state)
+                pool.begin(tokens, state, never)
+            with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
+                logits = pool.run(cache.seen, self._one if len(pool.tokens) == 1 else self._many)
+            cache.used += 1  # the tensor of lengths was counted up inside the graph
+        assert pool is not None
+        state.logits = logits[: len(tokens)].clone()
+        return pool
+
+    def _pool(self, tokens: Tensor, state: State) -> "_Pool":
+        """The pool for such states; a state with more rows than it holds gets a larger one in its place."""
         shape = (state.cache.size, *(() if state.encoded is None else _shape(state.encoded)))
         pool = self._pools.get(shape)
         if pool is None or len(pool.tokens) < len(tokens):
             if pool is not None:
                 pool.move_out()
             pool = self._pools[shape] = _Pool(tokens, state)
-        with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
-            return pool.run(tokens, state, self._compute)
+        return pool
+
+    def _vacant(self, rows: int, room: int | None) -> Cache | None:
+        size = self.model.new_cache(0, room, self.bucket).size  # pyright: ignore[reportCallIssue]
+        pool = self._pools.get((size,))
+        return None if pool is None else pool.lent(rows)
+
+    def _written(
+        self, tokens: Tensor, state: State, barred: Tensor, written: Tensor, chances: Tensor, place: Tensor
+    ) -> Tensor:
+        """One step: a token joins each row, the best of what may come next is noted and stands ready to be fed."""
+        logits: Tensor = self.model.next_logits(tokens, state)  # pyright: ignore[reportCallIssue]
+        scores = logits.float()
+        best = (scores + barred).argmax(-1)
+        chance = scores.gather(-1, best[:, None])[:, 0] - scores.logsumexp(-1)
+        written.index_copy_(0, place, best[None])
+        chances.index_copy_(0, place, chance[None])
+        tokens.copy_(best)
+        state.cache.lengths.add_(1)
+        place.add_(1)
+        return logits
 
 
 class _Pool:
-    """Memory for one shape of state, and the graphs captured in it."""
+    """Memory for one shape of state, and the graphs captured in it. The first state's own memory becomes the pool's.
+
+    tokens           (R,) what is fed next
+    written, chances (LONGEST_BURST, R) what a burst wrote, and the logarithms of its probabilities
+    place            (1,) where in these the next step writes
+    barred           (V,) -inf for tokens that are never written, else 0
+    """
 
     def __init__(self, tokens: Tensor, state: State) -> None:
         cache, encoded = state.cache, state.encoded
         self.tokens = tokens.clone()
-        self.cache = Cache(_copies(cache.keys), _copies(cache.values), cache.lengths.clone(), bucket=cache.bucket)
+        self.cache = Cache([*cache.keys], [*cache.values], cache.lengths, bucket=cache.bucket)
         self.encoded = None if encoded is None else _copied(encoded)
+        self.written = tokens.new_zeros(LONGEST_BURST, len(tokens))
+        self.chances = torch.zeros_like(self.written, dtype=torch.float32)
+        self.place = tokens.new_zeros(1)
+        self.barred = torch.zeros_like(state.logits[0], dtype=torch.float32)
+        self.never: frozenset[int] = frozenset()
+        self.steps = 0
         self.graphs: dict[int, Callable[[], Tensor]] = {}
-        self.tenant: weakref.ref[Cache] | None = None
-        self.source: Encoded | None = None
+        self.tenant: weakref.ref[Cache] | None = weakref.ref(cache)
+        self.source: Encoded | None = encoded
 
-    def run(self, tokens: Tensor, state: State, compute: Any) -> Tensor:
-        """One step of the state's rows; what the rows behind them compute is nobody's."""
+    def begin(self, tokens: Tensor, state: State, never: frozenset[int]) -> None:
+        """Make ready for steps of the state's rows; what the rows behind them compute is nobody's."""
         self._move_in(state)
         self.tokens[: len(tokens)].copy_(tokens)
-        seen = self.cache.seen = state.cache.seen
+        if len(tokens) < len(self.tokens):
+            self.cache.lengths[len(tokens) :] = 0  # they count up too, and must stay inside
+        self.place.zero_()
+        self.steps = 0
+        if never != self.never:
+            self.barred.zero_()
+            self.barred[sorted(never)] = -torch.inf
+            self.never = never
+
+    def run(self, seen: int, compute: Any) -> Tensor:
+        self.cache.seen, self.steps = seen, self.steps + 1
         if seen not in self.graphs:
             self.graphs[seen] = self._captured(compute)
-        return self.graphs[seen]()[: len(tokens)].clone()
+        return self.graphs[seen]()
+
+    def burst(self, rows: int) -> Burst:
+        """What was written since `begin`; the next burst may be under way before this one is read."""
+        return Burst(self.written[: self.steps, :rows].clone(), self.chances[: self.steps, :rows].clone())
+
+    def lent(self, rows: int) -> Cache | None:
+        """An empty cache in this memory, where nobody lives and there are as many rows."""
+        if rows > len(self.tokens) or (self.tenant is not None and self.tenant() is not None):
+            return None
+        keys, values = ([store[:rows] for store in side] for side in (self.cache.keys, self.cache.values))
+        cache = Cache(keys, values, self.cache.lengths[:rows].zero_(), bucket=self.cache.bucket)
+        self.tenant = weakref.ref(cache)
+        return cache
 
     def _move_in(self, state: State) -> None:
         if state.encoded is not None and self.encoded is not None and state.encoded is not self.source:
@@ -103,19 +197,28 @@ class _Pool:
         return (*self.cache.keys, *self.cache.values, self.cache.lengths)
 
     def _captured(self, compute: Any) -> Callable[[], Tensor]:
-        """A few runs first, which compile; a run writes the same slots each time, so nothing is spoilt by them."""
+        """A few runs first, which compile. They write the same slots as the true one, and what they count is undone."""
         state = State(self.cache, self.tokens.new_empty(0), self.encoded)
+        args = (self.tokens, state, self.barred, self.written, self.chances, self.place)
         if not self.tokens.is_cuda:
-            return lambda: compute(self.tokens, state)
+            return lambda: compute(*args)
+        counted = (self.tokens, self.cache.lengths, self.place)
+        before = [tensor.clone() for tensor in counted]
+
+        def undo() -> None:
+            for tensor, value in zip(counted, before, strict=True):
+                tensor.copy_(value)
+
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM):
-                compute(self.tokens, state)
+                compute(*args)
+                undo()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            logits = compute(self.tokens, state)
+            logits = compute(*args)
 
         def replayed() -> Tensor:
             graph.replay()

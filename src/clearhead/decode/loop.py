@@ -5,69 +5,17 @@ and an interruption loses nothing. Rows that are done leave, the others go on un
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from ..errors import ClearheadError
+from .ahead import Ahead
 from .allowed import Allowed
-from .protocol import Decoder, Rows, continues, start
+from .pieces import Limits, Piece, Written, with_reason
+from .protocol import Decoder, Rows, WritesAhead, continues, start
 from .sampling import Sampling, generators
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A token that one row got. `logprob` is the model's own, before any filter; `best` are its first choices.
-
-    `reason` is set when it was the row's last: "end" (the end token, not part of the text), "stop", "length" (as many
-    as asked for, or as the context holds), "closed" (a sequence of the allowed set is complete).
-    """
-
-    row: int
-    token: int
-    logprob: float
-    reason: str | None = None
-    best: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass
-class Written:
-    """What a row has written so far."""
-
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    best: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
-    reason: str | None = None
-
-    def add(self, piece: Piece) -> None:
-        self.tokens.append(piece.token)
-        self.logprobs.append(piece.logprob)
-        self.best.append(piece.best)
-        self.reason = piece.reason
-
-
-Stopped = Callable[[int, list[int]], bool]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a row stops: at an end token, after `length` tokens, when `stopped(row, tokens)` says so.
-
-    never   tokens that are not written at all (Marian's padding)
-    window  a row longer than the context sees its last tokens alone, instead of being refused
-    """
-
-    length: int = 64
-    end: frozenset[int] = frozenset()
-    never: frozenset[int] = frozenset()
-    stopped: Stopped | None = None
-    window: bool = False
-
-    def __post_init__(self) -> None:
-        if type(self.length) is not int or self.length < 1:
-            raise ClearheadError(f"a length must be a whole number of at least 1, not {self.length!r}")
 
 
 @torch.inference_mode()
@@ -106,7 +54,7 @@ def generate(
         tokens = sampling.choose(sampling.scores(possible, history), [random[row] for row in going])
         pieces = _pieces(going, tokens, logits, best)
         pieces = [
-            _with_reason(piece, written[piece.row].tokens, limits, window.most[piece.row], allowed) for piece in pieces
+            with_reason(piece, written[piece.row].tokens, limits, window.most[piece.row], allowed) for piece in pieces
         ]
         for piece in pieces:
             written[piece.row].add(piece)
@@ -117,16 +65,13 @@ def generate(
         going = [going[place] for place in stay]
         if len(stay) < len(pieces):
             state = state.select(stay)
-        state = window.step([tokens[place] for place in stay], state, going, written)
-
-
-def collect(rows: int, steps: Iterator[list[Piece]]) -> list[Written]:
-    """All of it, when nobody watches."""
-    written = [Written() for _ in range(rows)]
-    for pieces in steps:
-        for piece in pieces:
-            written[piece.row].add(piece)
-    return written
+        following = [tokens[place] for place in stay]
+        if isinstance(model, WritesAhead) and sampling.plain and allowed is None and not best and not window.slides:
+            ahead = Ahead(model, state, window.most, limits)
+            del state  # so that whoever lends its memory sees when its rows are gone
+            yield from ahead.pieces(following, going, written)
+            return
+        state = window.step(following, state, going, written)
 
 
 class Window:
@@ -211,17 +156,3 @@ def _pieces(going: list[int], tokens: list[int], logits: Tensor, best: int) -> l
         Piece(row, token, logprob, best=choices)
         for row, token, logprob, choices in zip(going, tokens, chosen.tolist(), first, strict=True)
     ]
-
-
-def _with_reason(piece: Piece, before: list[int], limits: Limits, most: int, allowed: Allowed | None) -> Piece:
-    tokens = [*before, piece.token]
-    reason = None
-    if piece.token in limits.end:
-        reason = "end"
-    elif allowed is not None and not allowed.next(tokens):
-        reason = "closed"
-    elif limits.stopped is not None and limits.stopped(piece.row, tokens):
-        reason = "stop"
-    elif len(tokens) >= most:
-        reason = "length"
-    return piece if reason is None else Piece(piece.row, piece.token, piece.logprob, reason, piece.best)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ClearheadError
-from .loop import Limits, beginnings, collect, generate, without
+from .loop import beginnings, generate, without
+from .pieces import Limits, collect
 from .protocol import Decoder, continues, padded, start
 
 

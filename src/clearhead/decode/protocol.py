@@ -36,6 +36,39 @@ class Decoder(Protocol):
     def step(self, tokens: Tensor, state: Any) -> Tensor: ...
 
 
+class Burst:
+    """What a decoder wrote ahead: tokens and the logarithms of their probabilities, (steps, rows) on its device.
+
+    On a GPU they start for the host at once; `read` waits for them, and not for what the device does behind them.
+    """
+
+    def __init__(self, tokens: Tensor, logprobs: Tensor) -> None:
+        self.last, self.arrived = tokens[-1], None
+        self.host = tokens, logprobs
+        if tokens.is_cuda:
+            self.host = tuple(torch.empty_like(t, device="cpu", pin_memory=True) for t in (tokens, logprobs))
+            for there, here in zip(self.host, (tokens, logprobs), strict=True):
+                there.copy_(here, non_blocking=True)
+            self.arrived = torch.cuda.Event()
+            self.arrived.record()
+
+    def __len__(self) -> int:
+        return len(self.host[0])
+
+    def read(self) -> tuple[list[list[int]], list[list[float]]]:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        tokens, logprobs = self.host
+        return tokens.tolist(), logprobs.tolist()
+
+
+@runtime_checkable
+class WritesAhead(Protocol):
+    """A decoder that takes the best token and goes on by itself, several steps without a look of the host."""
+
+    def ahead(self, tokens: Tensor, state: Any, count: int, never: frozenset[int]) -> Burst: ...
+
+
 def check_decodes(model: Model) -> None:
     """A family without start and step reads, it does not write."""
     if not isinstance(model, Decoder):

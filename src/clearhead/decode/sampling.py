@@ -47,6 +47,11 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
+    @property
+    def plain(self) -> bool:
+        """The best token by the model's own scores: nothing that stands before has a say in it."""
+        return self.greedy and self.repetition_penalty == 1
+
     def scores(self, logits: Tensor, history: Sequence[Sequence[int]]) -> Tensor:
         """logits (R,V) -> scores of the same shape, -inf where a token is filtered out; softmax gives the chances."""
         scores = logits.float()

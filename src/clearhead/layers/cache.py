@@ -5,7 +5,7 @@ each were alone: what lies beyond a row's length is never looked at, and the row
 
 What the host must know (how many slots are used, whether all rows are equally long) is settled in `begin` and
 `advance`, outside the layers: between the two a pass touches tensors alone. With `bucket` the shapes of a pass are
-static too: it looks at the first 1, 2, 4, 8 ... buckets, so a few shapes serve every length.
+static too: it looks at the first 1, 2, 3, 4, 6, 8, 12 ... buckets, so a few shapes serve every length.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Cache:
     ) -> "Cache":
         """Room for `size` tokens a row; `widths` are those of a key and of a value."""
         if bucket is not None:
-            size = doubled(bucket, size)
+            size = stepped(bucket, size)
         key_width, value_width = widths
         keys = [torch.zeros(batch, size, heads, key_width, device=device, dtype=dtype) for _ in range(layers)]
         values = [torch.zeros(batch, size, heads, value_width, device=device, dtype=dtype) for _ in range(layers)]
@@ -57,7 +57,7 @@ class Cache:
     def begin(self, count: int) -> None:
         """`count` tokens are about to come to every row: make room, and settle how many slots they look at."""
         end = self.used + count
-        self.seen = end if self.bucket is None else doubled(self.bucket, end)
+        self.seen = end if self.bucket is None else stepped(self.bucket, end)
         if self.seen > self.size:
             self._grow(max(self.seen, 2 * self.size))
 
@@ -136,11 +136,11 @@ class Cache:
                 side[:] = [torch.cat([t, t.new_zeros(len(t), size - t.shape[1], *t.shape[2:])], 1) for t in side]
 
 
-def doubled(bucket: int, least: int) -> int:
-    """The first of 1, 2, 4, 8 ... buckets that holds at least so many."""
-    while bucket < least:
-        bucket *= 2
-    return bucket
+def stepped(bucket: int, least: int) -> int:
+    """The first of 1, 2, 3, 4, 6, 8, 12, 16 ... buckets that holds at least so many: a third of it too much at most."""
+    wanted = -(-least // bucket)
+    whole = 1 << max(0, wanted - 1).bit_length()
+    return bucket * (whole * 3 // 4 if whole >= 4 and wanted <= whole * 3 // 4 else whole)
 
 
 def _taken(store: Tensor, rows: Tensor, filled: int, even: bool) -> Tensor:

@@ -2,6 +2,9 @@
 
 Where no gradient is asked for, large fp32 products on a CPU go to oneDNN: for the few rows of a decoding step it reads
 the same weights up to twice as fast as the library behind torch's own call. Small ones stay, a call costs more there.
+
+Where a single row is compiled for a GPU (a decoding step of one text), the bias is added apart: the compiler then makes
+a sum over the inputs of the product, which fuses with what stands around it.
 """
 
 import torch
@@ -15,6 +18,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (..., K), weight (N,K) -> (..., N)."""
     if _for_onednn(x, weight):
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    if bias is not None and _for_a_sum(x):
+        return F.linear(x, weight) + bias
     return F.linear(x, weight, bias)
 
 
@@ -33,6 +38,10 @@ def _for_onednn(x: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and AVAILABLE
     )
+
+
+def _for_a_sum(x: Tensor) -> bool:
+    return x.is_cuda and torch.compiler.is_compiling() and x.numel() == x.shape[-1] and not torch.is_grad_enabled()
 
 
 AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -1,6 +1,6 @@
 """What every family shares: a checked, frozen config, a model split into `hidden` and `head`, a registry entry."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -72,6 +72,13 @@ class Config:
                 isinstance(value, int | float) and 0 <= value < 1,
                 f"{name} must be at least 0 and below 1, not {value!r}",
             )
+
+    def require_weights(self, *names: str) -> None:
+        """How much something counts, from nothing on."""
+        for name in names:
+            value = getattr(self, name)
+            given = isinstance(value, int | float) and 0 <= value < 1e6
+            self.require(given, f"{name} must be a number from 0, not {value!r}")
 
     def require_choice(self, name: str, choices: Mapping[str, Any] | tuple[str, ...]) -> None:
         value = getattr(self, name)
@@ -161,14 +168,11 @@ class WritingModel(Model):
     def check_room(self, used: int) -> None:
         """Refuse a row of `used` tokens and one more where there is no position for it."""
 
-    def step(self, tokens: Tensor, state: State, compute: Callable[[Tensor, State], Tensor] | None = None) -> Tensor:
-        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too.
-
-        `compute` stands in for `next_logits`: the same function compiled, or captured as a graph.
-        """
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        """One token (B,) joins each row -> logits (B,vocab) of the next, kept in the state too."""
         self.check_room(state.cache.used)
         state.cache.begin(1)
-        state.logits = (compute or self.next_logits)(tokens, state)
+        state.logits = self.next_logits(tokens, state)
         state.cache.advance(1)
         return state.logits
 

@@ -158,10 +158,19 @@ class GPT(WritingModel):
         return tap("logits", self.output(hidden, uncut) if uncut else self.output(hidden))  # 8 bits are never uncut
 
     def start(
-        self, ids: Tensor, lengths: Tensor | None = None, *, room: int | None = None, bucket: int | None = None
+        self,
+        ids: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        room: int | None = None,
+        bucket: int | None = None,
+        cache: Cache | None = None,
     ) -> State:
-        """Read the prompts (B,L); the state holds what may come next. `room` is for how many tokens in all."""
-        cache = self.new_cache(len(ids), room, bucket)
+        """Read the prompts (B,L); the state holds what may come next. `room` is for how many tokens in all.
+
+        `cache` is an empty one to write into, of that room; a new one is made unless given.
+        """
+        cache = self.new_cache(len(ids), room, bucket) if cache is None else cache
         return State(cache, self.head(last_rows(self.hidden(ids, lengths, cache), lengths)))
 
     def next_logits(self, tokens: Tensor, state: State) -> Tensor:

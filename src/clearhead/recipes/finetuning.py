@@ -24,12 +24,13 @@ def finetune_sst2(quick: bool = False) -> Run:
     """
     spec = LabelledSpec(model=MINILM, data="sst2", held_out=0.03, length=64)
     settings = Settings(
-        **{"steps": 1500} if quick else {"epochs": 3},  # pyright: ignore[reportArgumentType]
+        **{"steps": 1600} if quick else {"epochs": 3},  # pyright: ignore[reportArgumentType]
         batching=Batching(size=32),
-        optimiser=Optimiser(rate=1e-4, weight_decay=0.01),
+        optimiser=Optimiser(rate=1.5e-4 if quick else 1e-4, weight_decay=0.01),
         schedule="linear",
         warmup=60 if quick else 400,
-        validate_every=1500 if quick else 1000,
+        freeze=("input", "encoder.blocks.0", "encoder.blocks.1") if quick else (),
+        validate_every=1600 if quick else 1000,
         precision="bf16" if quick else "fp32",
     )
     return Run("finetune-sst2", spec, settings)

@@ -16,7 +16,8 @@ def vit_digits() -> Run:
 
     Command: clearhead train vit-digits
     Costs: 44 s on two cores
-    Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3)
+    Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3); by writers, options.split=writers, 95.6%
+        (97.5, 93.9, 95.6)
     """
     spec = PictureSpec(
         model="vit-ti16",
@@ -41,7 +42,7 @@ def vit_mnist() -> Run:
 
     Command: clearhead train vit-mnist
     Costs: 10 min on two cores
-    Gives: 99.4% of the test part (seed 0)
+    Gives: 99.37% of the test part (99.38, 99.37, 99.36 with seeds 0, 1, 2; the last two on one H200)
     """
     spec = PictureSpec(
         model="vit-ti16",

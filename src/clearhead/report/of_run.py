@@ -8,7 +8,8 @@ from ..errors import ClearheadError
 from ..models.base import Model
 from ..train.corruption import Corruption
 from ..train.labelled import LabelledTask
-from ..train.language import Language, Letters
+from ..train.language import Language
+from ..train.letters import Letters
 from ..train.masked import Masked
 from ..train.pictures import PictureTask
 from ..train.questions import QuestionTask

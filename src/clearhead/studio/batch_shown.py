@@ -8,11 +8,12 @@ from torch import Tensor
 
 from ..data.tokenizers import Tokenizer
 from ..train.labelled import LabelledBatch, LabelledTask
-from ..train.language import TokenBatch
 from ..train.masked import FOLLOWS, MaskedBatch
+from ..train.pairs import PairBatch
 from ..train.pictures import PictureBatch, PictureTask
 from ..train.questions import QuestionBatch
-from ..train.translation import PairBatch, TranslationTask
+from ..train.token_batches import TokenBatch
+from ..train.translation import TranslationTask
 from .inputs import seen
 from .pictures import as_png
 from .training_schema import BatchRow, Wanted

@@ -26,7 +26,7 @@ from ..report.samples import sample_predictions
 from ..report.text_samples import language_samples
 from ..runs import load
 from ..train.corruption import Corruption
-from ..train.language import Letters
+from ..train.letters import Letters
 from ..train.loop import Run
 from ..train.task import Task
 from .pictures import as_png

@@ -45,7 +45,10 @@ class PresetCard(Said):
 
 
 class Spot(Said):
-    """Where in the studio it opens. layer, head, cell count from 0; `attention`: the kind that layer is of."""
+    """Where in the studio it opens. layer, head, cell count from 0; `attention`: the kind that layer is of.
+
+    `figure` is the score that the atlas tells of every head: the one by which this head was chosen.
+    """
 
     tab: Literal["step", "attention"]
     step: str
@@ -53,6 +56,7 @@ class Spot(Said):
     layer: int | None = None
     head: int = 0
     cell: tuple[int, int] | None = None
+    figure: str | None = None
 
 
 class PresetOpened(PresetCard):
@@ -163,7 +167,8 @@ def _best(score: str, tab: Literal["step", "attention"]) -> Callable[[Pass, Trac
     def find(said: Pass, trace: Trace) -> Found:
         maps = attention_maps(trace)
         best = best_head(maps, score)
-        return _at(said, maps[best.layer], best.head, None, tab), best.score
+        spot = _at(said, maps[best.layer], best.head, None, tab)
+        return spot.model_copy(update={"figure": score}), best.score
 
     return find
 

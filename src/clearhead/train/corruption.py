@@ -29,9 +29,11 @@ from ..data.token_file import windows
 from ..data.tokenizers import Tokenizer
 from ..models import Model
 from ..models.t5 import T5Config
+from .pairs import PairBatch, Ragged, pair_batch, pair_loss
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
+    TOKENIZERS,
     check_share,
     checkpoint_tokenizer,
     config_of,
@@ -42,7 +44,7 @@ from .text_sources import (
     running_text,
     shuffled,
 )
-from .translation import TOKENIZERS, Ends, PairBatch, Ragged, pair_batch, pair_loss, written
+from .written import Ends, written
 
 JUDGED_WITH = 2**63 - 25  # the seed of an evaluation's spans: the same ones in every run
 SENTINEL = re.compile(r"<extra_id_(\d+)>")

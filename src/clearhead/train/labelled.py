@@ -36,6 +36,7 @@ from ..runs.folder import config_of
 from ..runs.labels import name_classes
 from ..runs.places import located
 from ..tasks.classify import shortened_row, text_row
+from .consistency import apart, twice
 from .scores import accuracy, f1, matthews, pearson, spearman
 from .task import Batching, Progress, Spec, evaluating, quiet
 
@@ -60,8 +61,7 @@ class LabelledSpec(Spec):
     length      the most tokens of a text or a pair; of a longer pair the longer text is cut
     vocabulary  the most tokens that are learnt for a new model
     smoothing   of labels
-    consistency  how much it counts that two passes under different dropout agree (R-Drop, Liang et al. 2021): each row
-                is read twice, and half of both divergences between the two answers, times this, is added to the loss
+    consistency  how much it counts that two passes under different dropout agree (see consistency.py)
     """
 
     kind: ClassVar[str] = "labelled"
@@ -78,8 +78,7 @@ class LabelledSpec(Spec):
     def check(self) -> None:
         self.require_sizes("length", "vocabulary")
         self.require_probabilities("smoothing")
-        given = isinstance(self.consistency, int | float) and 0 <= self.consistency < 1e6
-        self.require(given, f"consistency must be a number from 0, not {self.consistency!r}")
+        self.require_weights("consistency")
 
     def open(self) -> "LabelledTask":
         return LabelledTask(self, self._dataset())
@@ -327,14 +326,11 @@ class LabelledTask:
 
     def _twice(self, model: Model, batch: LabelledBatch) -> dict[str, Tensor]:
         """One pass over every row twice, which dropout makes two; the loss is the mean of both and what parts them."""
-        text = Filled(*(torch.cat([part, part]) for part in batch.text))
-        scores, labels = model.head(model.hidden(*text)).float(), torch.cat([batch.labels, batch.labels])
+        text, labels = Filled(*map(twice, batch.text)), twice(batch.labels)
+        scores = model.head(model.hidden(*text)).float()
         loss = F.cross_entropy(scores, labels, reduction="sum", label_smoothing=self.spec.smoothing) / 2
-        one, other = F.log_softmax(scores, -1).chunk(2)
-        apart = F.kl_div(one, other, reduction="sum", log_target=True)
-        apart = (apart + F.kl_div(other, one, reduction="sum", log_target=True)) / 2
-        right = (scores.argmax(-1) == labels).sum().float() / 2
-        return {"loss": loss + self.spec.consistency * apart, "apart": apart, "accuracy": right}
+        divergence, right = apart(scores).sum(), (scores.argmax(-1) == labels).sum().float() / 2
+        return {"loss": loss + self.spec.consistency * divergence, "apart": divergence, "accuracy": right}
 
     def predicted(
         self, model: Model, part: str, device: torch.device, progress: Progress = quiet

@@ -1,4 +1,4 @@
-"""The next token: a GPT learns to go on with running text; and the game of sorting letters, for the smallest one.
+"""The next token: a GPT learns to go on with running text. (The game of sorting letters is in letters.py.)
 
 Training reads windows of a stream in which every document is followed by the end token. An evaluation scores every
 token of a part exactly once, the first behind an end token: windows are moved on by `stride` tokens, and of each only
@@ -11,27 +11,26 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.embedded import ALPHABET, WORD_LENGTH, letters
-from ..data.kinds import Parallel
 from ..data.learn_tokenizer import learn_tokenizer
 from ..data.text_files import require
-from ..data.text_splits import with_validation
 from ..data.token_file import open_tokens, tokenizer_checksum, windows, write_tokens
 from ..data.tokenizers import Tokenizer
-from ..data.words import character_tokenizer
-from ..decode import Limits, collect, generate
 from ..models import Model
 from ..models.gpt import GPTConfig
+from .consistency import agreeing_loss, twice
+from .letters import Letters
 from .ngrams import LONGEST_ORDER, ByteModel
+from .remembered import Scored, best_mixture, nats, remembered
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
+    TOKENIZERS,
     check_share,
     checkpoint_tokenizer,
     config_of,
@@ -39,13 +38,11 @@ from .text_sources import (
     loaded_model,
     new_model,
     running_text,
-    shuffled,
 )
-from .token_loss import token_loss
+from .token_batches import TokenBatch, next_token_losses, scored_windows
+from .token_loss import word_logits
 
-TOKENIZERS = ("characters", "words", "bpe")
 END = "<|endoftext|>"
-LETTERS_LENGTH = 2 * WORD_LENGTH - 1  # the last letter of the answer is written and never read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,10 @@ class LanguageSpec(Spec):
                 length unless given
     noise       share of the tokens that are read in training and replaced by others, drawn as often as they occur there
                 (Xie et al. 2017): a small text can't be learnt by heart then. What comes next stays what it is
+    consistency  how much it counts that two passes under different dropout agree (see consistency.py)
     cache       a folder where the tokens are kept as files and mapped into memory; in memory without one
+    remembers   how many tokens back an evaluation may look up what came next (see remembered.py), besides reading its
+                window. Perplexity with and without is told; how much the memory has to say is chosen on valid
     beside      up to how many bytes a counting model takes together (see ngrams.py), whose bits per byte are told
                 beside the model's own; none unless given
     """
@@ -75,31 +75,21 @@ class LanguageSpec(Spec):
     window: int | None = None
     stride: int | None = None
     noise: float = 0.0
+    consistency: float = 0.0
     cache: str | None = None
+    remembers: int | None = None
     beside: int | None = None
 
     def check(self) -> None:
         if self.tokenizer is not None:
             self.require_choice("tokenizer", TOKENIZERS)
-        given = ("vocabulary", "window", "stride", "beside")
+        given = ("vocabulary", "window", "stride", "remembers", "beside")
         self.require_sizes(*(name for name in given if getattr(self, name) is not None))
         self.require_probabilities("noise")
+        self.require_weights("consistency")
 
     def open(self) -> Task:
         return Letters(self) if self.data == "letters" else Language(self)
-
-
-class TokenBatch(NamedTuple):
-    """ids and what comes next, both (B,L); `weights` (B,L) where not everything counts; how many targets do."""
-
-    ids: Tensor
-    targets: Tensor
-    weights: Tensor | None
-    count: int
-
-
-def next_token_losses(model: Model, batch: TokenBatch) -> dict[str, Tensor]:
-    return {"loss": token_loss(model, model.hidden(batch.ids), batch.targets, batch.weights)}
 
 
 class Language:
@@ -192,31 +182,70 @@ class Language:
         return batch.count
 
     def losses(self, model: Model, batch: TokenBatch) -> Mapping[str, Tensor]:
-        return next_token_losses(model, batch)
+        if not self.spec.consistency:
+            return next_token_losses(model, batch)
+        hidden = model.hidden(twice(batch.ids))
+        return agreeing_loss(model, hidden, batch.targets, batch.weights, 0.0, self.spec.consistency)
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
         """loss in nats per token, perplexity, bits per byte; and over how many tokens, in which windows."""
-        stream = self.numbers[part].astype(np.int64)
-        if self.end is not None:
-            stream = np.concatenate([[self.end], stream])
-        nats, count = 0.0, len(stream) - 1
-        rows = max(1, min(64, EVALUATED_AT_ONCE // (self.window * self.tokenizer.size)))
+        count = len(self._stream(part)) - 1
         with evaluating(model):
-            done = 0
-            for batch in _scored(stream, self.window, self.stride, rows, device):
-                nats += float(next_token_losses(model, batch)["loss"])
-                done += batch.count
-                progress(done, count)
-        figures = {"loss": nats / count, "perplexity": math.exp(min(nats / count, 700.0))}
+            if self.spec.remembers is None:
+                total, more = self._nats(model, part, device, progress), {}
+            else:
+                scored = self._scored(model, part, device, progress)
+                total, more = -scored.logprobs.double().sum().item(), self._remembered(model, part, scored, device)
+        figures = {"loss": total / count, "perplexity": _perplexity(total, count)} | more
         size = self.bytes[part]
         if size is not None:
-            figures["bits_per_byte"] = nats / math.log(2) / size
+            figures["bits_per_byte"] = total / math.log(2) / size
         if part in self.counted:
             figures[f"{self.spec.beside}_gram_bits_per_byte"] = self.counted[part]
         return figures | {"tokens": float(count), "window": float(self.window), "stride": float(self.stride)}
 
+    def _stream(self, part: str) -> np.ndarray:
+        """A part as it is scored: the first token stands behind an end token."""
+        stream = self.numbers[part].astype(np.int64)
+        return stream if self.end is None else np.concatenate([[self.end], stream])
+
+    def _windows(self, part: str, device: torch.device, progress: Progress) -> Iterator[TokenBatch]:
+        stream = self._stream(part)
+        rows, done = max(1, min(64, EVALUATED_AT_ONCE // (self.window * self.tokenizer.size))), 0
+        for batch in scored_windows(stream, self.window, self.stride, rows, device):
+            yield batch
+            done += batch.count
+            progress(done, len(stream) - 1)
+
+    def _nats(self, model: Model, part: str, device: torch.device, progress: Progress) -> float:
+        return sum(float(next_token_losses(model, b)["loss"]) for b in self._windows(part, device, progress))
+
+    def _scored(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> Scored:
+        """Every token of a part with the state it was scored from, in order."""
+        kept: list[tuple[Tensor, ...]] = []
+        for batch in self._windows(part, device, progress):
+            assert batch.weights is not None
+            chosen, hidden = batch.weights > 0, model.hidden(batch.ids)
+            logprobs = word_logits(model, hidden).float().log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+            kept.append((hidden[chosen].float(), batch.targets[chosen], logprobs[chosen]))
+        return Scored(*(torch.cat(tensors) for tensors in zip(*kept, strict=True)))
+
+    def _remembered(self, model: Model, part: str, scored: Scored, device: torch.device) -> dict[str, float]:
+        size = self.spec.remembers
+        assert size is not None
+        mixture = best_mixture(scored if part == "valid" else self._scored(model, "valid", device), size)
+        mixed = nats(scored, remembered(scored, size, mixture.sharpness), mixture.share)
+        told = {"share": mixture.share, "sharpness": mixture.sharpness, "tokens": float(size)}
+        return {"memory_perplexity": _perplexity(mixed, len(scored.tokens))} | {
+            f"memory_{n}": v for n, v in told.items()
+        }
+
     def save(self, folder: Path) -> None:
         self.tokenizer.save(folder)
+
+
+def _perplexity(nats: float, count: int) -> float:
+    return math.exp(min(nats / count, 700.0))
 
 
 def _bytes(documents: Sequence[str], tokenizer: Tokenizer) -> int | None:
@@ -225,100 +254,3 @@ def _bytes(documents: Sequence[str], tokenizer: Tokenizer) -> int | None:
         if tokenizer.text(tokenizer.ids(text, special=False), skip_special=False) != text:
             return None
     return sum(len(text.encode()) for text in documents)
-
-
-def places(count: int, length: int, stride: int) -> list[tuple[int, int]]:
-    """Where each window over `count` targets begins, and from which of its places on it is scored: each target once."""
-    starts = [*range(0, count - length, stride), max(0, count - length)]
-    done = [0, *(start + length for start in starts)]
-    return [(start, before - start) for start, before in zip(starts, done, strict=False)]
-
-
-def _scored(stream: np.ndarray, window: int, stride: int, rows: int, device: torch.device) -> Iterator[TokenBatch]:
-    """All of a stream as batches of windows of one length."""
-    length = min(window, len(stream) - 1)
-    listed = places(len(stream) - 1, length, stride)
-    for first in range(0, len(listed), rows):
-        some = listed[first : first + rows]
-        both = torch.from_numpy(np.stack([stream[start : start + length + 1] for start, _ in some])).to(device)
-        begins = torch.tensor([begin for _, begin in some], device=device)
-        weights = (torch.arange(length, device=device) >= begins[:, None]).float()
-        yield TokenBatch(both[:, :-1], both[:, 1:], weights, sum(length - begin for _, begin in some))
-
-
-class Letters:
-    """Six letters A, B, C and behind them the same letters sorted: learned and judged is the answer alone.
-
-    The vocabulary is the three letters and nothing else; a word and its answer but for the last letter make a context
-    of eleven. Accuracy counts answers that are right in every letter, written one by one (greedily).
-    """
-
-    metric, higher_is_better = "accuracy", True
-
-    def __init__(self, spec: LanguageSpec) -> None:
-        self.spec = spec
-        settled = (
-            "folder",
-            "options",
-            "valid",
-            "test",
-            "tokenizer",
-            "vocabulary",
-            "window",
-            "stride",
-            "noise",
-            "cache",
-        )
-        for name in settled:
-            require(not getattr(spec, name), f"the game of letters is settled: it takes no {name}")
-        config = config_of(spec, GPTConfig, "the game of letters")
-        fits = is_new(spec) or (config.vocab == len(ALPHABET) and config.context >= LETTERS_LENGTH)
-        require(fits, f"{spec.model} was not made for the game of letters: it needs a vocabulary of {len(ALPHABET)}")
-        self.tokenizer = character_tokenizer(ALPHABET)
-        dataset = with_validation(letters())
-        self.rows = {name: self._rows(part) for name, part in dataset.parts.items()}
-        self.parts = tuple(name for name in self.rows if name != "train")
-        self.notes = dataset.notes
-
-    def _rows(self, part: Parallel) -> Tensor:
-        """Words with their answers, (N,12)."""
-        both = zip(part.sources, part.targets, strict=True)
-        return torch.tensor([self.tokenizer.ids(word + answer) for word, answer in both])
-
-    def model(self, seed: int) -> Model:
-        if not is_new(self.spec):
-            return loaded_model(self.spec)
-        return new_model(self.spec, seed, vocab=len(ALPHABET), context=LETTERS_LENGTH)
-
-    def batches_per_epoch(self, batching: Batching) -> float:
-        return len(self.rows["train"]) / batching.size
-
-    def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> TokenBatch:
-        check_share(batching.size, world)
-        train = self.rows["train"]
-        chosen = shuffled(len(train), batching.seed, number, batching.size)[rank::world]
-        return self._batch(train[torch.from_numpy(chosen)].to(device))
-
-    def _batch(self, rows: Tensor) -> TokenBatch:
-        answer = (torch.arange(LETTERS_LENGTH, device=rows.device) >= WORD_LENGTH - 1).float()
-        return TokenBatch(rows[:, :-1], rows[:, 1:], answer.expand(len(rows), -1), len(rows) * WORD_LENGTH)
-
-    def weight(self, batch: TokenBatch) -> int:
-        return batch.count
-
-    def losses(self, model: Model, batch: TokenBatch) -> Mapping[str, Tensor]:
-        return next_token_losses(model, batch)
-
-    def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
-        rows = self.rows[part]
-        with evaluating(model):
-            batch = self._batch(rows.to(device))
-            loss = float(next_token_losses(model, batch)["loss"]) / batch.count
-            prompts, answers = rows[:, :WORD_LENGTH].tolist(), rows[:, WORD_LENGTH:].tolist()
-            written = collect(len(rows), generate(model, prompts, Limits(WORD_LENGTH)))  # pyright: ignore[reportArgumentType]
-        right = sum(row.tokens == answer for row, answer in zip(written, answers, strict=True))
-        progress(len(rows), len(rows))
-        return {"accuracy": right / len(rows), "loss": loss}
-
-    def save(self, folder: Path) -> None:
-        self.tokenizer.save(folder)

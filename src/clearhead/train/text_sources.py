@@ -19,6 +19,7 @@ from ..models.registry import find
 from ..runs import load, tokenizer
 from .task import Spec
 
+TOKENIZERS = ("characters", "words", "bpe")  # that can be learnt for a new model
 EVALUATED_AT_ONCE = 1 << 25  # logits that one step of an evaluation may hold
 
 

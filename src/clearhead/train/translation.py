@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.buckets import EMPTY, Shape, batches, even_batches
+from ..data.buckets import Shape, batches, even_batches
 from ..data.kinds import Dataset, Parallel
 from ..data.learn_tokenizer import learn_tokenizer
 from ..data.sentencepieces import MarianTokenizer
@@ -26,15 +25,16 @@ from ..data.sets import open_set
 from ..data.text_files import require
 from ..data.token_file import tokenizer_checksum
 from ..data.tokenizers import Tokenizer
-from ..decode import Beams, Limits, beam_search, collect, generate
-from ..errors import ClearheadError
 from ..models import Model
 from ..models.base import LARGEST
 from ..models.t5 import T5Config
 from ..models.transformer import TransformerConfig
+from .consistency import agreeing_loss, twice
+from .pairs import PairBatch, Ragged, Row, pair_batch, pair_loss
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
+    TOKENIZERS,
     checkpoint_tokenizer,
     config_of,
     is_new,
@@ -42,13 +42,9 @@ from .text_sources import (
     new_model,
     parallel_text,
 )
-from .token_loss import token_loss
+from .written import SCORES, Ends, sacrebleu_module, scored, written
 
-TOKENIZERS = ("characters", "words", "bpe")
 SIZES = ("tokens", "sentences")
-SCORES = ("exact_match", "bleu", "bleu_lower", "chrf")
-STRIDE = 8  # both sides are filled up to a multiple of this: few shapes
-WRITTEN_AT_ONCE = 64
 LOWEST = "loss"
 
 
@@ -73,6 +69,7 @@ class TranslationSpec(Spec):
                 rows: what a width lacks to its last batch is filled with rows that don't count. Training pairs that
                 are longer than the last widths are left out
     smoothing   of the labels in training
+    consistency  how much it counts that two passes under different dropout agree (see consistency.py)
     scores      what is judged by writing: exact_match, bleu, bleu_lower (lower-cased), chrf; in per cent but the first
     metric      the figure that says which weights are best: loss, or one of the scores
     beams       1 writes greedily; length_penalty: of more than one
@@ -98,6 +95,7 @@ class TranslationSpec(Spec):
     widths: tuple[int, ...] = ()
     target_widths: tuple[int, ...] = ()
     smoothing: float = 0.0
+    consistency: float = 0.0
     scores: tuple[str, ...] = ("exact_match",)
     metric: str = LOWEST
     beams: int = 1
@@ -109,6 +107,7 @@ class TranslationSpec(Spec):
             self.require_choice("tokenizer", TOKENIZERS)
         self.require_choice("counted", SIZES)
         self.require_probabilities("smoothing")
+        self.require_weights("consistency")
         given = (name for name in ("vocabulary", "longest", "written") if getattr(self, name) is not None)
         self.require_sizes("smallest", "beams", *given)
         for name in ("widths", "target_widths"):
@@ -132,134 +131,10 @@ class TranslationSpec(Spec):
         return TranslationTask(self)
 
 
-class PairBatch(NamedTuple):
-    """source (B,S), its lengths (B,); what the decoder reads and what it shall say (B,T), and which of that counts.
-
-    `count` says how many targets count: a tensor that stays on the CPU, so that nobody waits for a device to know it,
-    and a recorded update (recorded.py) does not depend on it.
-    """
-
-    source: Tensor
-    lengths: Tensor
-    target: Tensor
-    labels: Tensor
-    weights: Tensor
-    count: Tensor
-
-
-Row = Sequence[int]
-
-
-class Ragged:
-    """Rows of any lengths in one array, so that a batch of them is one look-up."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.lengths = np.array([len(row) for row in rows], np.int64)
-        self.starts = np.cumsum(self.lengths) - self.lengths
-        self.numbers = np.fromiter(chain.from_iterable(rows), np.int64, count=int(self.lengths.sum()))
-
-    def filled(
-        self, rows: Sequence[int] | None = None, context: int | None = None, width: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """These rows (all unless given) filled up with 0 to the width or a multiple of STRIDE, and their lengths."""
-        chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
-        starts, lengths = self.starts[chosen], np.where(chosen == EMPTY, 0, self.lengths[chosen])
-        longest = int(lengths.max())
-        places = np.arange(width or max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST)))
-        inside = places < lengths[:, None]
-        filled = np.where(inside, self.numbers[np.where(inside, starts[:, None] + places, 0)], 0)
-        return torch.from_numpy(filled), torch.from_numpy(lengths)
-
-
-def pair_batch(
-    sources: Ragged,
-    targets: Ragged,
-    start: int,
-    device: torch.device,
-    rows: Sequence[int] | None = None,
-    context: int | None = None,
-    shape: Shape | None = None,
-) -> PairBatch:
-    """Pairs of rows as one batch. The decoder reads the start token and then the target but for its last.
-
-    A row that is not there has a source of one token and a target of none.
-    """
-    widths = shape or (None, None)
-    source, lengths = sources.filled(rows, context, widths[0])
-    labels, ends = targets.filled(rows, context, widths[1])
-    read = torch.cat([torch.full((len(labels), 1), start), labels[:, :-1]], 1)
-    weights = (torch.arange(labels.shape[1]) < ends[:, None]).float()
-    tensors = (sent(part, device) for part in (source, lengths.clamp(min=1), read, labels, weights))
-    return PairBatch(*tensors, count=ends.sum())
-
-
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, without waiting for a GPU that is busy with the update before."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-
-def pair_loss(model: Model, batch: PairBatch, smoothing: float = 0.0) -> Tensor:
-    hidden = model.hidden(batch.source, batch.target, batch.lengths)
-    return token_loss(model, hidden, batch.labels, batch.weights, smoothing)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """Numbers that begin and end a target, and those that are never written."""
-
-    start: int
-    end: int
-    never: frozenset[int]
-
-    @classmethod
-    def of(cls, config: Any, target: Tokenizer) -> "Ends":
-        end = target.special.get("eos") if config.end_token is None else config.end_token
-        if config.start_token is None or end is None:
-            raise ClearheadError("the model's config names no start_token or no end_token: it can't learn to translate")
-        nameless = set(range(getattr(config, "target_vocab", None) or config.vocab)) - set(target.vocabulary.values())
-        padding = {config.pad_token, target.special.get("pad")} - {None, end}
-        return cls(config.start_token, end, frozenset(nameless | padding))
-
-
-def written(model: Any, sources: Sequence[Row], ends: Ends, beams: int = 1, penalty: float = 1.0) -> list[list[int]]:
-    """What the model writes for each source, greedily or by beam search, without the token that ends it."""
-    found: dict[int, list[int]] = {}
-    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    context = getattr(model.config, "context", None)
-    for first in range(0, len(order), WRITTEN_AT_ONCE):
-        rows = order[first : first + WRITTEN_AT_ONCE]
-        given = [sources[row] for row in rows]
-        length = min(2 * max(map(len, given)) + 10, context or math.inf)
-        stop = frozenset([ends.end])
-        if beams == 1:
-            steps = generate(model, given, Limits(int(length), stop, ends.never), prefix=[ends.start])
-            tokens = [row.tokens for row in collect(len(given), steps)]
-        else:
-            wanted = Beams(beams, penalty, length=int(length))
-            searches = beam_search(model, given, wanted, end=stop, never=ends.never, prefix=[ends.start])
-            tokens = [list(search.finished[0].tokens) for search in searches]
-        found |= {row: [t for t in said if t != ends.end] for row, said in zip(rows, tokens, strict=True)}
-    return [found[row] for row in range(len(sources))]
-
-
 def _one_after_another(parts: Sequence[Parallel]) -> Parallel:
     return Parallel(
         *([*chain.from_iterable(sides)] for sides in zip(*((p.sources, p.targets) for p in parts), strict=True))
     )
-
-
-def scored(said: Sequence[str], true: Sequence[str], scores: Sequence[str]) -> dict[str, float]:
-    """Exact match as a share of the lines; BLEU and chrF of the whole, as sacrebleu computes them (13a)."""
-    figures: dict[str, float] = {}
-    for score in scores:
-        if score == "exact_match":
-            figures[score] = sum(a.strip() == b.strip() for a, b in zip(said, true, strict=True)) / len(true)
-        elif score == "chrf":
-            figures[score] = _sacrebleu().corpus_chrf(list(said), [list(true)]).score
-        else:
-            lower = score == "bleu_lower"
-            figures[score] = _sacrebleu().corpus_bleu(list(said), [list(true)], lowercase=lower).score
-    return figures
 
 
 def _times(wanted: str) -> tuple[str, int]:
@@ -269,21 +144,11 @@ def _times(wanted: str) -> tuple[str, int]:
     return name, int(times) if star else 1
 
 
-def _sacrebleu() -> Any:
-    try:
-        import sacrebleu  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ClearheadError(
-            "BLEU and chrF are computed by sacrebleu: pip install sacrebleu, or leave them out"
-        ) from None
-    return sacrebleu
-
-
 class TranslationTask:
     def __init__(self, spec: TranslationSpec) -> None:
         self.spec = spec
         if set(spec.scores) - {"exact_match"}:
-            _sacrebleu()
+            sacrebleu_module()
         self.metric, self.higher_is_better = spec.metric, spec.metric != LOWEST
         config = config_of(spec, (TransformerConfig, T5Config), "translation")
         dataset = parallel_text(spec.data, spec.folder, spec.options, spec.valid, spec.test)
@@ -436,7 +301,11 @@ class TranslationTask:
         return int(batch.count)
 
     def losses(self, model: Model, batch: PairBatch) -> Mapping[str, Tensor]:
-        return {"loss": pair_loss(model, batch, self.spec.smoothing)}
+        if not self.spec.consistency:
+            return {"loss": pair_loss(model, batch, self.spec.smoothing)}
+        hidden = model.hidden(*map(twice, (batch.source, batch.target, batch.lengths)))
+        shares = self.spec.smoothing, self.spec.consistency
+        return agreeing_loss(model, hidden, batch.labels, batch.weights, *shares)
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
         """Loss per token with the true targets given, over all pairs; the scores over what the model writes itself."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.decode import Beams, Limits, beam_search, collect, generate
+from clearhead.decode import Beams, Limits, Sampling, beam_search, collect, generate
 from clearhead.decode.captured import Captured
 
 SMALL = {"vocab": 60, "layers": 2, "width": 32, "heads": 2}
@@ -62,3 +62,77 @@ def test_a_larger_batch_gets_a_larger_pool_and_the_smaller_one_goes_on():
     captured.step(torch.tensor([1, 1, 1]), large)
     after = captured.step(torch.tensor([4]), small)
     assert torch.allclose(after, model.step(torch.tensor([4]), plain), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_written_ahead_are_the_tokens_and_probabilities_of_one_step_after_the_other(name, monkeypatch):
+    """Bursts of four, so that rows end inside of them, at their ends, and while the next one is under way."""
+    monkeypatch.setattr("clearhead.decode.ahead.BURST", 4)
+    model, captured = both(name)
+    favourite = collect(4, generate(model, ROWS, Limits(20)))[1].tokens[0]
+    ends_at = (6, 9, 15, 99)
+    limits = Limits(20, never=frozenset({favourite}), stopped=lambda row, tokens: len(tokens) >= ends_at[row])
+    plain, pooled = (collect(4, generate(decoder, ROWS, limits)) for decoder in (model, captured))
+    assert [(row.tokens, row.reason) for row in plain] == [(row.tokens, row.reason) for row in pooled]
+    assert [(len(row.tokens), row.reason) for row in pooled] == [(6, "stop"), (9, "stop"), (15, "stop"), (20, "length")]
+    assert favourite not in [token for row in pooled for token in row.tokens]
+    for ours, theirs in zip(pooled, plain, strict=True):
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+
+
+def test_a_burst_stops_where_the_context_of_the_longest_row_does():
+    model, captured = both("gpt2")
+    rows = [list(range(1, 50)), [4, 3], list(range(1, 31))]
+    plain, pooled = (collect(3, generate(decoder, rows, Limits(60))) for decoder in (model, captured))
+    assert [row.tokens for row in plain] == [row.tokens for row in pooled]
+    assert [len(row.tokens) for row in pooled] == [64 - 49 + 1, 60, 64 - 30 + 1]
+
+
+def test_a_burst_leaves_the_state_as_its_steps_would_have_left_it():
+    model, captured = both("gpt2")
+    given, token = torch.tensor([[1, 2], [5, 6]]), torch.tensor([3, 4])
+    plain, pooled = model.start(given, room=40), captured.start(given, room=40)
+    burst = captured.ahead(token, pooled, 6)
+    tokens, logprobs = burst.read()
+    for written, logprob in zip(tokens, logprobs, strict=True):
+        expected = model.step(token, plain).log_softmax(-1)
+        assert written == expected.argmax(-1).tolist()
+        assert logprob == pytest.approx(expected.amax(-1).tolist(), abs=1e-4)
+        token = torch.tensor(written)
+    assert torch.allclose(pooled.logits, plain.logits, atol=1e-4)
+    assert pooled.cache.used == plain.cache.used and torch.equal(pooled.cache.lengths, plain.cache.lengths)
+    assert torch.allclose(captured.step(token, pooled), model.step(token, plain), atol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_burst_is_as_long_as_the_room_and_the_next_one_makes_more():
+    model, captured = both("gpt2")
+    given = torch.tensor([[1, 2, 3]])
+    plain, pooled = model.start(given), captured.start(given, room=8)
+    burst = captured.ahead(torch.tensor([7]), pooled, 30)
+    assert len(burst) == 5 and pooled.cache.used == pooled.cache.size == 8
+    for token in [7, *burst.read()[0][:-1]]:
+        model.step(torch.tensor([token]).flatten(), plain)
+    assert torch.allclose(captured.step(burst.last, pooled), model.step(burst.last, plain), atol=1e-4)
+
+
+def test_the_next_prompt_is_read_into_the_memory_that_the_last_one_left():
+    model, captured = both("gpt2")
+    first = captured.start(torch.tensor([[1, 2], [5, 6]]), room=30)
+    captured.step(torch.tensor([3, 4]), first)
+    memory = first.cache.keys[0].data_ptr()
+    beside = captured.start(torch.tensor([[9, 9]]), room=30)
+    assert beside.cache.keys[0].data_ptr() != memory  # somebody lives there
+    del first, beside
+    second = captured.start(torch.tensor([[7, 8]]), room=30)
+    assert second.cache.keys[0].data_ptr() == memory
+    plain = model.start(torch.tensor([[7, 8]]))
+    assert torch.allclose(captured.step(torch.tensor([2]), second), model.step(torch.tensor([2]), plain), atol=1e-5)
+
+
+def test_whoever_asks_for_more_than_the_best_token_gets_it_step_by_step(monkeypatch):
+    model, captured = both("gpt2")
+    monkeypatch.setattr(captured, "ahead", lambda *_: pytest.fail("a burst knows no first choices and draws nothing"))
+    for options in ({"best": 2}, {"sampling": Sampling(temperature=1.0)}, {"sampling": Sampling(repetition_penalty=2)}):
+        plain, pooled = (collect(4, generate(decoder, ROWS, Limits(6), **options)) for decoder in (model, captured))
+        assert [row.tokens for row in plain] == [row.tokens for row in pooled]

@@ -3,6 +3,7 @@
 import torch
 
 from clearhead.layers import Cache
+from clearhead.layers.cache import stepped
 
 HEADS, KEY, VALUE = 2, 3, 4
 
@@ -114,10 +115,10 @@ def static(lengths: list[int], bucket: int = 4, size: int = 6) -> Cache:
     return cache
 
 
-def test_in_static_shapes_the_first_one_two_four_buckets_are_looked_at():
+def test_in_static_shapes_the_first_one_two_three_four_six_buckets_are_looked_at():
     cache = static([3, 3])
     assert cache.size == 8
-    for used, seen in ((4, 4), (5, 8), (6, 8), (7, 8), (8, 8), (9, 16), (10, 16)):
+    for used, seen in ((4, 4), (5, 8), (6, 8), (7, 8), (8, 8), (9, 12), (10, 12)):
         cache.begin(1)
         assert cache.seen == seen
         keys, values = cache.extend(0, *new(2, 1))
@@ -125,6 +126,7 @@ def test_in_static_shapes_the_first_one_two_four_buckets_are_looked_at():
         cache.advance(1)
         assert cache.used == used
     assert cache.size >= 16
+    assert [stepped(4, least) for least in (0, 1, 4, 5, 9, 13, 17, 25, 33, 49)] == [4, 4, 4, 8, 12, 16, 24, 32, 48, 64]
 
 
 def test_in_static_shapes_even_rows_have_a_mask_and_positions_of_their_own():

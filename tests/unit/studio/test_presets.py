@@ -93,7 +93,7 @@ def test_a_finished_run_makes_its_preset_available_and_the_head_with_least_entro
     best = min(entropies, key=entropies.__getitem__)
     assert (spot["layer"], spot["head"]) == best
     assert told["score"] == pytest.approx(entropies[best], rel=1e-5)
-    assert spot["step"] == f"encoder.{best[0]}.attention.softmax"
+    assert (spot["step"], spot["figure"]) == (f"encoder.{best[0]}.attention.softmax", "entropy")
 
 
 def test_a_run_that_is_not_finished_does_not_count(studio, digits, tmp_path):

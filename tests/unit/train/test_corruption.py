@@ -12,9 +12,10 @@ from clearhead.errors import ClearheadError
 from clearhead.runs import save
 from clearhead.tasks.fill import fill
 from clearhead.train.corruption import Corruption, CorruptionSpec, corrupted, drawn_spans, span_count
+from clearhead.train.pairs import Ragged, pair_batch
 from clearhead.train.recorded import _outline
 from clearhead.train.task import Batching
-from clearhead.train.translation import Ragged, TranslationSpec, pair_batch
+from clearhead.train.translation import TranslationSpec
 from tests.support import peer
 
 CPU = torch.device("cpu")

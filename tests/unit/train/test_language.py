@@ -13,9 +13,11 @@ import clearhead
 from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
-from clearhead.train.language import LanguageSpec, places
+from clearhead.train.language import LanguageSpec
 from clearhead.train.ngrams import ByteModel
+from clearhead.train.remembered import SHARES, SHARPNESS
 from clearhead.train.task import Batching, Task
+from clearhead.train.token_batches import places
 from clearhead.train.token_loss import token_loss
 from tests.support import peer
 
@@ -82,6 +84,36 @@ def test_weights_and_smoothing_of_the_loss_are_torchs():
     expected = (weights * (0.9 * true + 0.1 * spread)).sum()
     assert float(token_loss(model, hidden, targets, weights, 0.1)) == pytest.approx(float(expected), rel=1e-5)
     assert float(token_loss(model, hidden, targets)) == pytest.approx(float(true.sum()), rel=1e-5)
+
+
+def test_windows_read_twice_agree_without_dropout_and_with_it_they_are_kept_together(text):
+    once, twice = spec(text).open(), spec(text, consistency=2.0).open()
+    model, batch = once.model(3).train(), once.batch(1, Batching(size=4), 0, 1, CPU)
+    losses = twice.losses(model, batch)
+    assert losses["apart"] < 1e-4
+    assert losses["loss"].item() == pytest.approx(once.losses(model, batch)["loss"].item(), rel=1e-5)
+    noisy = spec(text, consistency=2.0, fields=SMALL | QUIET | {"dropout": 0.3}).open()
+    model = noisy.model(3).train()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    torch.manual_seed(5)
+    losses = noisy.losses(model, batch)
+    torch.manual_seed(5)
+    one, other = model(torch.cat([batch.ids, batch.ids])).double().log_softmax(-1).chunk(2)
+    kl = [F.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((one, other), (other, one))]
+    plain = sum(F.nll_loss(half.flatten(0, 1), batch.targets.flatten(), reduction="sum") for half in (one, other)) / 2
+    assert losses["apart"].item() == pytest.approx((kl[0] + kl[1]).item() / 2, rel=1e-4) and losses["apart"] > 0.1
+    assert losses["loss"].item() == pytest.approx((plain + kl[0] + kl[1]).item(), rel=1e-5)
+
+
+def test_with_a_memory_every_token_is_scored_once_and_what_it_says_is_chosen_on_valid(text):
+    task, plain = spec(text, remembers=200, stride=8).open(), spec(text, stride=8).open()
+    model, _ = trained(task, 40, 3e-3, 8)
+    ours, alone = (one.evaluate(model, "valid", CPU) for one in (task, plain))
+    assert ours["perplexity"] == pytest.approx(alone["perplexity"], rel=1e-4) and "memory_perplexity" not in alone
+    assert ours["memory_perplexity"] < 0.9 * ours["perplexity"]  # the bottles are a song that repeats itself
+    assert ours["memory_tokens"] == 200 and ours["memory_share"] in SHARES and ours["memory_sharpness"] in SHARPNESS
 
 
 def test_a_batch_is_a_pure_function_and_shares_make_up_the_whole(text):

@@ -20,20 +20,13 @@ from clearhead.runs import save
 from clearhead.train.job import Run, Watch
 from clearhead.train.loop import Trainer
 from clearhead.train.optimiser import Optimiser
+from clearhead.train.pairs import STRIDE, PairBatch, Ragged, pair_batch
 from clearhead.train.ranks import Ranks
 from clearhead.train.recorded import _outline
 from clearhead.train.settings import Settings
 from clearhead.train.task import Batching
-from clearhead.train.translation import (
-    STRIDE,
-    PairBatch,
-    Ragged,
-    TranslationSpec,
-    TranslationTask,
-    pair_batch,
-    scored,
-    written,
-)
+from clearhead.train.translation import TranslationSpec, TranslationTask
+from clearhead.train.written import scored, written
 from tests.support import equal, peer
 
 CPU = torch.device("cpu")
@@ -114,6 +107,35 @@ def test_the_loss_is_the_one_that_t5_computes_from_its_labels(files, tmp_path):
     model = shaken(task.model(2))
     save(model, tmp_path / "run")
     _assert_same_loss(task, model, transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "run").eval())
+
+
+def test_pairs_read_twice_agree_without_dropout_and_with_it_half_of_both_divergences_is_added(files):
+    for dropout in (0.0, 0.3):
+        once = opened(files, fields=SMALL | {"dropout": dropout}, smoothing=0.1)
+        twice = opened(files, fields=SMALL | {"dropout": dropout}, smoothing=0.1, consistency=3.0)
+        model, batch = once.model(3).train(), once.batch(1, Batching(size=256), 0, 1, CPU)
+        torch.manual_seed(5)
+        losses = twice.losses(model, batch)
+        if not dropout:
+            assert losses["apart"] < 1e-4 and equal(losses["loss"], once.losses(model, batch)["loss"])
+            continue
+        torch.manual_seed(5)
+        parts = (torch.cat([part, part]) for part in (batch.source, batch.target, batch.lengths))
+        one, other = model.head(model.hidden(*parts)).double().log_softmax(-1).chunk(2)
+        kl = [F.kl_div(a, b, reduction="none", log_target=True).sum(-1) for a, b in ((one, other), (other, one))]
+        apart = (batch.weights * (kl[0] + kl[1]) / 2).sum()
+        plain = (
+            sum(
+                (
+                    F.cross_entropy(half.flatten(0, 1), batch.labels.flatten(), reduction="none", label_smoothing=0.1)
+                    * batch.weights.flatten()
+                ).sum()
+                for half in (one, other)
+            )
+            / 2
+        )
+        assert apart > 0.1 and equal(losses["apart"], apart.float())
+        assert equal(losses["loss"], (plain + 3 * apart).float())
 
 
 def _assert_same_loss(task: TranslationTask, model: Model, theirs: torch.nn.Module) -> None:

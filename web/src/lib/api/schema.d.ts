@@ -2059,6 +2059,8 @@ export interface components {
         /**
          * Spot
          * @description Where in the studio it opens. layer, head, cell count from 0; `attention`: the kind that layer is of.
+         *
+         *     `figure` is the score that the atlas tells of every head: the one by which this head was chosen.
          */
         Spot: {
             /** Attention */
@@ -2068,6 +2070,8 @@ export interface components {
                 number,
                 number
             ] | null;
+            /** Figure */
+            figure?: string | null;
             /**
              * Head
              * @default 0

@@ -17,6 +17,9 @@ describe("a lecture's picture", () => {
   it("opens the tab of attention at the step that makes its weights: layer and kind are in its name", () => {
     expect(spotOf({ ...opened, spot: { ...opened.spot, tab: "attention", cell: null } })).toMatchObject({ tab: "attention", step: "encoder.2.attention.weights", cell: null });
   });
+  it("opens the atlas with the figure by which its head was chosen", () => {
+    expect(spotOf({ ...opened, spot: { ...opened.spot, figure: "entropy" } }).more).toEqual({ preset: "it", "a-score": "entropy" });
+  });
   it("tells what it shows without the formula that chose its head", () => {
     expect(showing({ says: "This one looks most at the token behind: mean of A[i, i+1].", measure: "mean of A[i, i+1]" })).toBe("This one looks most at the token behind.");
     expect(showing({ says: "Five words: every product fits.", measure: null })).toBe("Five words: every product fits.");

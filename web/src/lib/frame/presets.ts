@@ -18,7 +18,7 @@ export function showing({ says, measure }: Pick<PresetCard, "says" | "measure">)
 
 export function spotOf({ id, model, inputs, spot }: PresetOpened): Partial<Spot> {
   const cell = spot.cell ? { row: spot.cell[0], column: spot.cell[1] } : null;
-  return { tab: spot.tab, model, inputs: given(inputs), step: spot.step, head: spot.head, cell, zoom: "part", more: { preset: id } };
+  return { tab: spot.tab, model, inputs: given(inputs), step: spot.step, head: spot.head, cell, zoom: "part", more: { preset: id, ...(spot.figure ? { "a-score": spot.figure } : {}) } };
 }
 
 /** Whether what is open is still the lecture's own model and input. */
