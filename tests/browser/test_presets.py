@@ -143,6 +143,9 @@ def test_the_filter_is_the_head_of_the_digits_run_that_looks_at_the_fewest_patch
     shown = torch.special.entr(weights_shown(page)).sum(-1).mean().item()
     assert spot["score"] == pytest.approx(shown, rel=1e-5)
     expect(page.locator("[data-select=score]")).to_have_value("entropy")
+    through = page.locator(f"[data-filtered][data-layer='{layer}'][data-head='{head}'] img")
+    expect(through).to_be_visible()
+    assert through.evaluate("(img) => img.decode().then(() => [img.naturalWidth, img.naturalHeight])") == [8, 8]
     keep(page, "preset-filter")
 
 
@@ -235,6 +238,10 @@ def test_the_greeting_opens_at_where_the_decoder_looked(which, served_runs, tab,
     shown = weights_shown(page)
     keep(page, f"preset-greeting-{which}")
     said = page.evaluate("fetch('api/passes/' + document.querySelector('.app').dataset.ready).then((a) => a.json())")
+    wrote = page.locator("input[name=target]").get_attribute("placeholder")
+    assert said["written"] and wrote == f"it wrote: {said['written']}"
+    if which == "trained":
+        assert said["written"] == EXAMPLE_PAIR[1]
     source, target = ([token["id"] for token in said["tokens"][side]] for side in ("source", "target"))
     assert source == clearhead.tokenizer(model).ids(EXAMPLE_PAIR[0])
     assert target[1:] == list(clearhead.generate(model, EXAMPLE_PAIR[0], length=len(target) - 1)[0].tokens)

@@ -7,6 +7,7 @@ from .attention import AttentionMap, AttentionRow, attention_maps, over_pixels, 
 from .compare import Answer, Comparison, Outcome, compare
 from .contexts import Occurrence, WordVectors, word_vectors
 from .distance import attention_distances, patch_centres, pixel_distance, token_distance
+from .filtered import filtered_picture
 from .gradients import Relevance, gradient_rollout
 from .heads import SCORES, BestHead, HeadScore, best_head, head_scores
 from .interventions import (
@@ -53,6 +54,7 @@ __all__ = [
     "best_head",
     "compare",
     "edit_token",
+    "filtered_picture",
     "gradient_rollout",
     "head_scores",
     "heads_off",

@@ -140,9 +140,14 @@ def _report(place: Path, task: Any, outcome: Any, as_json: bool, seconds: float,
     if console.is_terminal:
         show_samples(samples, console)
     _print_figures(outcome.figures)
-    console.print(f"{place}: {outcome.steps} steps, {outcome.seconds:.0f} s of training; {page.name}", highlight=False)
+    spent = f"{outcome.seconds:.0f} s of training"
+    if outcome.preparing is not None:
+        spent += f", {outcome.preparing:.0f} s of them compiling and recording"
+    console.print(f"{place}: {outcome.steps} steps, {spent}; {page.name}", highlight=False)
     if as_json:
         final = {"run": str(place), "seconds": round(seconds, 1), "steps": outcome.steps, "report": str(page)}
+        if outcome.preparing is not None:
+            final["preparing_seconds"] = round(outcome.preparing, 1)
         print(json.dumps(final | _flat(outcome.figures)))
 
 

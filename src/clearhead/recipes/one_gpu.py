@@ -16,8 +16,8 @@ def translate_multi30k() -> Run:
     Four layers each, 128 wide, joint BPE of 10,000 tokens, lower case; beam 5, the last ten checkpoints averaged.
 
     Command: clearhead train translate-multi30k
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 7 min on one H200 beside eight other runs; not measured alone yet
+    Gives: test2016 40.6 BLEU, lower-cased (sacreBLEU, 13a), chrF 65.4; test2017 32.7, mscoco 28.1 (seed 0)
     """
     spec = TranslationSpec(
         model="transformer-tiny",
@@ -54,8 +54,9 @@ def translate_nepali() -> Run:
     on its devtest.
 
     Command: clearhead train translate-nepali
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 7 min on one H200 beside eight other runs; not measured alone yet
+    Gives: FLORES devtest 0.96 BLEU, chrF 17.3: too little to read; held-out phrases 12.8 BLEU, chrF 33.3; the greeting
+        right (seed 0)
     """
     spec = TranslationSpec(
         model="transformer-tiny",
@@ -115,25 +116,33 @@ def gpt_shakespeare() -> Run:
 def gpt_wikitext2() -> Run:
     """A GPT learns WikiText-2 word by word, from nothing: a vocabulary of 33,278 words, 256 of them at a time.
 
+    A text this short is learnt by heart: hence dropout, words replaced by others, decay, and a small model. It is also
+    told what a memory of the last 2,000 words adds (Grave et al. 2017), whose share is chosen on valid.
+
     Command: clearhead train gpt-wikitext2
-    Costs: not measured yet
-    Gives: not measured yet
+    Costs: 8 min on one H200 beside eight other runs; not measured alone yet
+    Gives: test perplexity 95.9, in windows of 256 moved on by 128 (seed 0); with the memory not measured yet
     """
     spec = LanguageSpec(
         model="gpt2",
-        fields={"width": 384, "layers": 8, "heads": 6, "context": 256, **_dropout(0.4)},
+        fields={"width": 256, "layers": 8, "heads": 4, "context": 256, **_dropout(0.4)},
         data="wikitext2",
         tokenizer="words",
         vocabulary=40_000,
         stride=128,
+        noise=0.15,
+        remembers=2000,
     )
     settings = Settings(
         epochs=40,
         batching=Batching(size=32),
-        optimiser=Optimiser(name="muon", rate=5e-3, adam_rate=1e-3, weight_decay=0.2),
+        optimiser=Optimiser(name="muon", rate=5e-3, adam_rate=1e-3, weight_decay=0.5),
         warmup=200,
         average=Average(decay=0.99),
+        validate_every=1036,
         precision="bf16",
+        compile=False,
+        graph=True,
     )
     return Run("gpt-wikitext2", spec, settings)
 

@@ -16,8 +16,8 @@ def vit_digits() -> Run:
 
     Command: clearhead train vit-digits
     Costs: 44 s on two cores
-    Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3); by writers, options.split=writers, 95.6%
-        (97.5, 93.9, 95.6)
+    Gives: 98.5% of 360 test pictures (mean of seeds 0, 1, 2: 99.2, 98.1, 98.3); by writers, options.split=writers,
+        95.6% (97.5, 93.9, 95.6)
     """
     spec = PictureSpec(
         model="vit-ti16",
@@ -61,6 +61,33 @@ def vit_mnist() -> Run:
     return Run("vit-mnist", spec, settings)
 
 
+def vit_mnist_gpu() -> Run:
+    """A larger ViT on MNIST, for a GPU: 4 x 4 patches, six layers, 192 wide, three times as many epochs.
+
+    Command: clearhead train vit-mnist-gpu
+    Costs: 208 s on one H200 beside eight other runs; not measured alone yet
+    Gives: 99.64% of the test part (seed 0)
+    """
+    spec = PictureSpec(
+        model="vit-ti16",
+        fields={"width": 192, "layers": 6, "heads": 6, "patch": 4, "position_std": 0.5},
+        data="mnist",
+        augmentation={"crop": 3, "ops": "trivial", "magnitude": 0.3},
+        smoothing=0.1,
+    )
+    settings = Settings(
+        epochs=30,
+        batching=Batching(size=256),
+        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
+        warmup=100,
+        average=Average(decay=0.998),
+        precision="bf16",
+        compile="blocks",
+        graph=True,
+    )
+    return Run("vit-mnist-gpu", spec, settings)
+
+
 SMALL_PICTURES = {"activation": "gelu-tanh", "rotary_base": 100.0, "locality": 1.6}
 STARTS_SMALL = {"start": "scaled", "position_std": 0.35}
 MOVED = {"crop": 4, "padding": "reflect", "flip": 0.5, "fill": 0.47}
@@ -96,11 +123,12 @@ def vit_cifar100() -> Run:
 def vit_cifar10_fast() -> Run:
     """The plain ViT to 94% on CIFAR-10 as soon as it goes: half of the patches at first, and little regularisation.
 
-    Chosen on a tenth of the training pictures held out, for 85 s after compilation; the test part is read once.
+    Chosen on a tenth of the training pictures held out, as long as 90 s after compilation allow; the test part is read
+    once.
 
     Command: clearhead train vit-cifar10-fast
-    Costs: not measured yet (planned for 85 s after compilation on one H200: 120 epochs)
-    Gives: not measured yet
+    Costs: 133 s on one H200 with everything compiled anew; how long after compilation is not measured yet
+    Gives: 94.86% of the test part (seed 0)
     """
     spec = PictureSpec(
         model="vit-c10",
@@ -112,7 +140,7 @@ def vit_cifar10_fast() -> Run:
         mixing=UNMIXED_AT_LAST,
         kept_tokens=(32, 0.75, 64),
     )
-    settings = _on_a_gpu(120, rate=1.5e-3, adam_rate=8e-4, decay=0.998)
+    settings = _on_a_gpu(106, rate=1.5e-3, adam_rate=8e-4, decay=0.998)
     return Run("vit-cifar10-fast", spec, settings)
 
 
@@ -170,4 +198,4 @@ def _on_a_gpu(epochs: int, rate: float, adam_rate: float, decay: float, skip_row
     )
 
 
-RECIPES = (vit_digits, vit_mnist, vit_cifar10, vit_cifar10_fast, vit_cifar100, cct_cifar10)
+RECIPES = (vit_digits, vit_mnist, vit_mnist_gpu, vit_cifar10, vit_cifar10_fast, vit_cifar100, cct_cifar10)

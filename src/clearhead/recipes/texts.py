@@ -92,8 +92,8 @@ def bert_python() -> Run:
 
     Command: clearhead train bert-python
     Costs: 232 s on two cores
-    Gives: 14.5% of masked words (14.8, 14.1, 14.6 with seeds 0, 1, 2; unigram 4.8, bigram 17.6), next sentence 66.4, 67.6
-        and 63.5% (95% of each: 60.2 to 70.7)
+    Gives: 14.5% of masked words (14.8, 14.1, 14.6 with seeds 0, 1, 2; unigram 4.8, bigram 17.6), next sentence 66.4,
+        67.6 and 63.5% (95% of each: 60.2 to 70.7)
     """
     spec = MaskedSpec(
         model="bert-base",

@@ -118,7 +118,11 @@ def machine(result: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     said |= result[MACHINE] if isinstance(result.get(MACHINE), dict) else {}
     known = {"threads": state.get("threads"), "processes": state.get("world")}
     said |= {key: value for key, value in known.items() if value is not None and key not in said}
-    names = {"seconds": "seconds of training", "wall_seconds": "seconds in all"}
+    names = {
+        "seconds": "seconds of training",
+        "preparing_seconds": "of them compiling",
+        "wall_seconds": "seconds in all",
+    }
     steps, seconds = said.get("steps"), said.get("seconds")
     rows = [(names.get(key, key), _plain(value)) for key, value in said.items()]
     if isinstance(steps, int) and isinstance(seconds, int | float) and seconds > 0:

@@ -11,7 +11,7 @@ from . import attention_views as views
 from .attention_schema import AttentionSummary, Kind, LensAnswers, OutcomeRelevance
 from .binary import span
 from .core import Studio
-from .passes_api import BYTES, Bytes
+from .passes_api import BYTES, PNG, Bytes, Png
 from .remembered import Remembered
 from .seen import Seen, seen
 from .sent import sent
@@ -50,6 +50,7 @@ def router(studio: Studio) -> APIRouter:
     _heads(routes, computed)
     _relevance(routes, computed)
     _picture(routes, computed)
+    _filtered(routes, studio)
     _lens(routes, studio)
     return routes
 
@@ -123,6 +124,16 @@ def _picture(routes: APIRouter, computed: Computed) -> None:
         else:
             matrix = views.layer_of(computed.relevance(one, target, None).layers, layer)
         return sent(views.over_picture(one, matrix, row, pixels))
+
+
+def _filtered(routes: APIRouter, studio: Studio) -> None:
+    @routes.get("/filtered", response_class=Png, responses={**PNG})
+    def get_filtered(id: str, layer: int | None = None, head: int | None = None) -> Response:
+        """The picture through a head's attention: every patch becomes the mean of all, as the head weighs them.
+
+        layer   the last unless given; head: the mean of all heads unless one is named
+        """
+        return Png(views.filtered(seen(studio, id), layer, head))
 
 
 def _lens(routes: APIRouter, studio: Studio) -> None:

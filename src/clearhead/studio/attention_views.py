@@ -12,6 +12,7 @@ from ..analyse import (
     Relevance,
     attention_distances,
     attention_maps,
+    filtered_picture,
     gradient_rollout,
     head_scores,
     logit_lens,
@@ -22,7 +23,10 @@ from ..analyse import (
 )
 from ..errors import ClearheadError
 from ..models.vit import ViT, ViTConfig
+from ..runs import preprocessor
 from .attention_schema import Answered, AttentionSummary, HeadMeasure, Kind, LensAnswers, OutcomeRelevance, TellingHead
+from .inputs import unnormalised
+from .pictures import as_png
 from .refusals import Unknown
 from .seen import Seen
 
@@ -166,6 +170,14 @@ def over_picture(seen: Seen, matrix: Tensor, row: int | None, pixels: bool) -> T
     else:
         raise ClearheadError(f"there is no row {row}: the picture has {config.tokens} tokens, from 0")
     return over_pixels(patches, config) if pixels else patches
+
+
+def filtered(seen: Seen, layer: int | None, head: int | None) -> bytes:
+    """The picture as a head sees it: every patch the mean of all, by its weights. As PNG."""
+    config = picture_config(seen)
+    image = seen.kept.trace["input.image"][0]
+    pixels = filtered_picture(image.float(), head_matrix(seen, layer, head).float(), config)
+    return as_png(unnormalised(pixels, preprocessor(seen.model)))
 
 
 def picture_config(seen: Seen) -> ViTConfig:

@@ -14,7 +14,7 @@ from ..train.pictures import PictureBatch, PictureTask
 from ..train.questions import QuestionBatch
 from ..train.token_batches import TokenBatch
 from ..train.translation import TranslationTask
-from .inputs import seen
+from .inputs import unnormalised
 from .pictures import as_png
 from .training_schema import BatchRow, Wanted
 
@@ -35,7 +35,7 @@ def shown_rows(task: Any, batch: Any, count: int = ROWS) -> list[BatchRow]:
 
 
 def _picture(task: PictureTask, batch: PictureBatch, row: int) -> BatchRow:
-    png = as_png(seen(batch.pixels[row].float().cpu(), task.preprocessor))
+    png = as_png(unnormalised(batch.pixels[row].float().cpu(), task.preprocessor))
     url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     target = batch.targets[row]
     if target.ndim == 0:

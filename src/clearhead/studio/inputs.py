@@ -222,11 +222,11 @@ def _of_picture(model: ViT, name: str, album: Album) -> Ready:
         class_token=config.pooling == "cls",
         name=album.called(name),
     )
-    png = as_png(seen(pixels, prepare))
+    png = as_png(unnormalised(pixels, prepare))
     return Ready((pixels[None].to(model.dtype),), {"image": name}, picture=picture, png=png)
 
 
-def seen(pixels: Tensor, prepare: Preprocessor) -> Any:
+def unnormalised(pixels: Tensor, prepare: Preprocessor) -> Any:
     """Normalised pixels (C,H,W) as a picture again: what the model is looking at."""
     from PIL import Image
 

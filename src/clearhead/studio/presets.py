@@ -226,7 +226,8 @@ PRESETS = {
         Preset(
             "filter",
             "Attention as a filter on a picture",
-            "Each patch becomes a weighted mean of all patches: the weights are a filter that the picture made itself. "
+            "Each patch becomes a weighted mean of all patches: the weights are a filter that the picture made itself, "
+            "and the filtered picture stands beside them. "
             f"Shown is the head that looks at the fewest patches: {SCORES['entropy'].formula}.",
             Inputs(picture="digits/test/0"),
             _best("entropy", "attention"),

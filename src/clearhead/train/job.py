@@ -56,10 +56,14 @@ class Watch:
 
 @dataclass
 class Outcome:
-    """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done."""
+    """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done.
+
+    `preparing` is how much of the time went into compiling and recording updates (graph=true), in the last sitting.
+    """
 
     folder: Path
     steps: int
     seconds: float
     figures: dict[str, dict[str, float]] = field(default_factory=dict)
     interrupted: bool = False
+    preparing: float | None = None

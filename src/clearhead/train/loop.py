@@ -306,6 +306,7 @@ class Trainer:
         merge(self.model)
         self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
+        outcome.preparing = None if self.recorded is None else self.recorded.seconds
         self.outputs.tell(outcome, self.run, self.spent + time.perf_counter() - began)
         return outcome
 

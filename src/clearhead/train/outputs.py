@@ -45,10 +45,13 @@ class Outputs:
     def tell(self, outcome: Outcome, run: Run, wall: float) -> None:
         """result.json: the figures by part, and what they cost on which machine.
 
-        `seconds` is the time of updates and validations over all sittings, `wall_seconds` the last judgement too.
+        `seconds` is the time of updates and validations over all sittings, `wall_seconds` the last judgement too,
+        and `preparing_seconds` what of it went into compiling and recording updates, where they are recorded.
         """
         if self.here.first:
             result = {"run": run.name, "steps": outcome.steps, "seconds": outcome.seconds, "wall_seconds": wall}
+            if outcome.preparing is not None:
+                result["preparing_seconds"] = outcome.preparing
             result["machine"] = machine(self.here.device, run.settings.precision, self.here.world)
             result |= outcome.figures
             aside = self.folder / ".result.json.part"

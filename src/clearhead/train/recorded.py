@@ -6,6 +6,7 @@ batches are copied to where the first one lay, and what changes with every updat
 tensor on the device that is filled before. Random numbers are drawn anew: the generator's seed is read at each start.
 """
 
+import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +32,14 @@ class Recorded:
     """`update` (batches, and what their losses are multiplied by -> figures) for batches that are tuples of tensors.
 
     Call it with `phase`, which names everything else that the update depends on; graphs of a phase that is over are
-    dropped. The figures hold until the next call.
+    dropped. The figures hold until the next call. `seconds` is how long compiling and recording took.
     """
 
     def __init__(self, update: Callable[[list[Any], Tensor], Figures], device: torch.device) -> None:
         self.update, self.scale = update, torch.zeros((), device=device)
         self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
         self.phase: Hashable = None
+        self.seconds = 0.0
         self.seen: dict[Hashable, int] = {}
         self.graphs: dict[Hashable, _Graph] = {}
 
@@ -50,13 +52,23 @@ class Recorded:
             for place, new in zip(_leaves(self.graphs[key].batches), _leaves(batches), strict=True):
                 if isinstance(place, Tensor):
                     place.copy_(new)
-        elif self.seen.get(key, 0) < FIRST:
-            self.seen[key] = self.seen.get(key, 0) + 1
-            return self._as_usual(batches)
         else:
-            self.graphs[key] = self._record(batches)
+            began = time.perf_counter()
+            figures = self._prepared(key, batches)
+            torch.cuda.synchronize()
+            self.seconds += time.perf_counter() - began
+            if figures is not None:
+                return figures
         self.graphs[key].graph.replay()
         return self.graphs[key].figures
+
+    def _prepared(self, key: Hashable, batches: list[Any]) -> Figures | None:
+        """An update as usual, whose figures are its own; or, when there were enough of them, a graph to start."""
+        if self.seen.get(key, 0) < FIRST:
+            self.seen[key] = self.seen.get(key, 0) + 1
+            return self._as_usual(batches)
+        self.graphs[key] = self._record(batches)
+        return None
 
     def _as_usual(self, batches: list[Any]) -> Figures:
         """On the stream that will be recorded: autograd remembers where a gradient was made."""

@@ -1,5 +1,8 @@
 """The attention views get the numbers of `analyse`: heads, rollout, relevance, over the picture, the lens."""
 
+import io
+
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +12,7 @@ from clearhead.analyse import (
     attention_distances,
     attention_maps,
     best_head,
+    filtered_picture,
     gradient_rollout,
     head_scores,
     logit_lens,
@@ -17,6 +21,7 @@ from clearhead.analyse import (
     patch_names,
     rollout,
 )
+from clearhead.runs import preprocessor
 from clearhead.tasks import record
 from tests.unit.studio.asking import numbers, passed, problem
 
@@ -167,6 +172,28 @@ def test_any_row_of_a_head_lies_over_the_picture(studio, vit_run, picture):
     assert torch.equal(tensor(client, id, "patches", of="rollout", layer=0, row=3), rolled[0, 3, 1:].reshape(3, 2))
     relevant = gradient_rollout(model, picture, 2).tokens[1:].reshape(3, 2)
     assert torch.equal(tensor(client, id, "patches", of="relevance", target=2), relevant)
+
+
+def test_the_picture_through_a_head_is_sent_as_a_picture(studio, vit_run, picture):
+    from PIL import Image
+
+    client, model = studio(vit_run), loaded(vit_run)
+    id, trace = shown_to(client, picture), record(model, picture)
+    answer = asked(client, id, "filtered", layer=0, head=1)
+    assert answer.headers["content-type"] == "image/png"
+    found = torch.from_numpy(np.array(Image.open(io.BytesIO(answer.content)))).permute(2, 0, 1)
+    mixed = filtered_picture(trace["input.image"][0], trace["encoder.blocks.0.attention.weights"][0, 1], model.config)
+    prepare = preprocessor(model)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (prepare.mean, prepare.std))
+    expected = (mixed * std + mean) / prepare.scale
+    assert found.shape == expected.shape and (found - expected).abs().max() <= 0.51
+    assert "there is no head 9" in problem(client.get(f"/api/passes/{id}/filtered?head=9"), 400)
+
+
+def test_a_text_can_not_be_filtered(studio, bert_run):
+    client = studio(bert_run)
+    id = passed(client, "bert", text=MASKED)["id"]
+    assert "this pass has no picture" in problem(client.get(f"/api/passes/{id}/filtered"), 404)
 
 
 def test_the_lens_says_what_each_block_would(studio, bert_run):

@@ -29,6 +29,9 @@ export const rollout = (pass: string, kind: Kind, layer: number, signal?: AbortS
 export const relevantPatches = (pass: string, target: number | null, signal?: AbortSignal) =>
   numbers("relevance of patches", `${at(pass)}/patches?${query({ of: "relevance", target })}`, signal);
 
+/** The picture through a head's attention, as a PNG. */
+export const filteredAddress = (pass: string, layer: number, head: number) => `api/${at(pass)}/filtered?${query({ layer, head })}`;
+
 /** An answer in binary as a grid: its last two dimensions are rows and columns. */
 async function numbers(key: string, path: string, signal?: AbortSignal): Promise<Grid> {
   const response = await ask(path, { signal });
