@@ -1,5 +1,6 @@
 """Starting a run by name, in Python as on the command line; and runs that have a first stage."""
 
+import datetime
 import json
 from dataclasses import replace
 
@@ -11,6 +12,12 @@ from clearhead.errors import ClearheadError
 from clearhead.recipes import RECIPES, recipe
 from clearhead.recipes.start import FIRST, changed, claim, named_run, train
 from clearhead.train.records import read_run
+
+
+@pytest.fixture(autouse=True)
+def few_dates(monkeypatch):
+    """Six years of them: reading a century takes longer than all that is tested here."""
+    monkeypatch.setattr("clearhead.data.embedded_dates.FIRST_DAY", datetime.date(2044, 1, 1))
 
 
 def tiny_t5():
