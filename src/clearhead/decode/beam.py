@@ -107,35 +107,37 @@ class Search:
     tree: list[Node] = field(default_factory=list)
     done: bool = False
 
-    def take(self, candidates: list[tuple[float, int, int]]) -> None:
+    def take(self, candidates: Sequence[tuple[float, int, int]]) -> None:
         """One step: (summed log probability, beam, token), the best first."""
         k, step = self.beams.count, len(self.running[0].tokens) + 1
         running: list[_Beam] = []
         finished: list[Hypothesis] = []
         for place, (logprob, beam, token) in enumerate(candidates):
+            if len(running) == k and place >= k and not self.keep_tree:
+                break  # nothing behind can go on or finish
             parent = self.running[beam]
-            tokens = (*parent.tokens, token)
             score = self.beams.score(logprob, step)
-            if self._ends(tokens):
+            if self._ends(parent.tokens, token, step):
                 fate = "finished" if place < k else "late"
                 node = self._node(parent, token, step, logprob, score, fate)
                 if place < k:
-                    finished.append(Hypothesis(tokens, score, logprob, node))
+                    finished.append(Hypothesis((*parent.tokens, token), score, logprob, node))
             else:
                 fate = "followed" if len(running) < k else "pruned"
                 node = self._node(parent, token, step, logprob, score, fate)
                 if len(running) < k:
-                    running.append(_Beam(tokens, logprob, beam, node))
-        self._merge(finished)
+                    running.append(_Beam((*parent.tokens, token), logprob, beam, node))
+        if finished:
+            self._merge(finished)
         self.running = running
         self.done = self._settled(step)
         if self.done:
             self._mark(running, "open")
 
-    def _ends(self, tokens: tuple[int, ...]) -> bool:
-        if tokens[-1] in self.end or len(tokens) >= self.beams.length:
+    def _ends(self, before: tuple[int, ...], token: int, step: int) -> bool:
+        if token in self.end or step >= self.beams.length:
             return True
-        return self.allowed is not None and not self.allowed.next(tokens)
+        return self.allowed is not None and not self.allowed.next((*before, token))
 
     def _merge(self, new: list[Hypothesis]) -> None:
         ranked = sorted([*self.finished, *new], key=lambda hypothesis: -hypothesis.score)
@@ -211,23 +213,20 @@ def _continuations(logits: Tensor, going: list[Search], width: int) -> list[list
     A search has `width` rows of the logits, its beams first: where there are fewer beams the rest is filler.
     """
     logprobs = logits.float().log_softmax(-1)
-    for token in going[0].never:  # in place: there is no second copy of so many numbers
-        logprobs[:, token] = -math.inf
+    if going[0].never:  # in place: there is no second copy of so many numbers
+        logprobs.index_fill_(1, torch.tensor(sorted(going[0].never), device=logits.device), -math.inf)
     if going[0].allowed is not None:
         logprobs = _closed(logprobs, going, width)
     wanted = max(2, 1 + len(going[0].end)) * going[0].beams.count
     values, tokens = logprobs.topk(min(wanted, logprobs.shape[-1]))
-    scored, named = values.tolist(), tokens.tolist()
-    result = []
-    for place, search in enumerate(going):
-        found = [
-            (beam.logprob + value, number, token)
-            for number, beam in enumerate(search.running)
-            for value, token in zip(scored[place * width + number], named[place * width + number], strict=True)
-            if value > -math.inf
-        ]
-        result.append(sorted(found, key=lambda candidate: -candidate[0])[:wanted])
-    return result
+    so_far = [[beam.logprob for beam in search.running] for search in going]
+    so_far = [[*sums, *[-math.inf] * (width - len(sums))] for sums in so_far]
+    before = torch.tensor(so_far, dtype=torch.float64, device=logits.device).flatten()[:, None]
+    sums, order = (before + values).view(len(going), -1).sort(descending=True, stable=True)
+    sums, order = sums[:, :wanted], order[:, :wanted]
+    named, beam = tokens.view(len(going), -1).gather(1, order), order // values.shape[1]
+    told = torch.stack([sums, beam.double(), named.double()], -1).tolist()  # one answer of the device, not three
+    return [[(total, int(beam), int(token)) for total, beam, token in row if total > -math.inf] for row in told]
 
 
 def _follow(model: Decoder, state: Rows, searches: list[Search], width: int) -> Rows:
@@ -239,7 +238,10 @@ def _follow(model: Decoder, state: Rows, searches: list[Search], width: int) -> 
             rows += [place * width + beam.parent for beam in beams]
             tokens += [beam.tokens[-1] for beam in beams]
     if rows:
-        state = state if rows == list(range(len(state))) else state.select(rows)
+        if len(rows) != len(state):
+            state = state.select(rows)
+        elif rows != list(range(len(state))):
+            state.reorder(rows)
         model.step(torch.tensor(tokens, device=state.logits.device), state)
     return state
 

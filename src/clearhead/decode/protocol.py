@@ -3,6 +3,7 @@
     state = model.start(inputs, lengths)     read the prompts or sources; state.logits score the first new token
     logits = model.step(tokens, state)       one more token in every row
     state.select(rows), state.join(other)    the same rows again, fewer, in another order; rows of two states together
+    state.reorder(rows)                      as many rows as there are, in the memory they have
 
 GPT, the encoder-decoder and T5 have it. Everything in this room works on it, whatever the family.
 """
@@ -23,6 +24,8 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def select(self, rows: list[int]) -> Self: ...
+
+    def reorder(self, rows: list[int]) -> None: ...
 
     def join(self, other: Any) -> Self: ...
 

@@ -103,6 +103,15 @@ class Cache:
             chosen._measure()
         return chosen
 
+    def reorder(self, rows: Tensor) -> None:
+        """As many rows as before take the places of these, in the same memory; a row may be taken several times."""
+        for side in (self.keys, self.values):
+            for store in side:
+                store[:, : self.used] = store[:, : self.used].index_select(0, rows)
+        if not self.even:
+            self.lengths.copy_(self.lengths.index_select(0, rows))
+            self._measure()
+
     def join(self, other: "Cache") -> "Cache":
         """The rows of both, ours first: requests that arrive while others are under way."""
         size, filled = max(self.size, other.size), (self.used, other.used)

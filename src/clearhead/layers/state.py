@@ -34,6 +34,10 @@ class Encoded:
             return Encoded(self.memory, self.mask, beams)
         return self._taken(sources, beams)
 
+    def served_alike(self, rows: list[int]) -> bool:
+        """Whether each row still asks the source that it asked before."""
+        return all(row // self.beams == place // self.beams for place, row in enumerate(rows))
+
     def join(self, other: "Encoded") -> "Encoded":
         """Sources of both, the shorter ones padded; if they serve different numbers of rows, each row gets its own."""
         ours, theirs = (self, other) if self.beams == other.beams else (self._spread(), other._spread())
@@ -89,6 +93,14 @@ class State:
         at = torch.tensor(rows, device=self.logits.device, dtype=torch.long)
         encoded = None if self.encoded is None else self.encoded.select(rows)
         return State(self.cache.select(at), self.logits.index_select(0, at), encoded)
+
+    def reorder(self, rows: list[int]) -> None:
+        """As `select`, for as many rows as there are, in the state's own memory: beams that go on at each step."""
+        at = torch.tensor(rows, device=self.logits.device, dtype=torch.long)
+        if self.encoded is not None and not self.encoded.served_alike(rows):
+            self.encoded = self.encoded.select(rows)
+        self.cache.reorder(at)
+        self.logits = self.logits.index_select(0, at)
 
     def join(self, other: "State") -> "State":
         """The rows of both, ours first."""

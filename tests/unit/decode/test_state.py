@@ -56,15 +56,20 @@ def test_cached_logits_equal_uncached_ones_at_every_step(model: Model, batch: in
 def wander(model: Model, seed: int, buckets: tuple[int | None, ...]) -> None:
     """Steps, selections (beams, too: rows in runs) and arrivals in an order drawn from the seed; every row is checked.
 
-    Only models that stay inside their context are asked: no row gets more than 12 tokens behind a prompt of 9.
+    Some of the selections are made in place. Only models that stay inside their context are asked: no row gets more
+    than 12 tokens behind a prompt of 9.
     """
     roll = random.Random(seed)
     rows: list[Row] = [(given, []) for given in prompts(seed, roll.randint(1, 4))]
     state = begun(model, [given for given, _ in rows], roll.choice(buckets))
     for _ in range(10):
-        act = roll.choice(["step", "step", "choose", "beams", "join"])
+        act = roll.choice(["step", "step", "choose", "beams", "join", "reorder"])
         if act == "step" and max(len(written) for _, written in rows) < 12:
             advance(model, state, rows, roll)
+        elif act == "reorder":
+            chosen = [roll.randrange(len(rows)) for _ in rows]
+            state.reorder(chosen)
+            rows = [(rows[at][0], [*rows[at][1]]) for at in chosen]
         elif act == "join" and len(rows) <= 6:
             new: list[Row] = [(given, []) for given in prompts(roll.randrange(99), roll.randint(1, 3))]
             other = begun(model, [given for given, _ in new], roll.choice(buckets), room=roll.choice([None, 3, 30]))

@@ -80,6 +80,9 @@ class TableState:
     def select(self, rows: list[int]) -> "TableState":
         return TableState(self.model, [self.rows[row] for row in rows])
 
+    def reorder(self, rows: list[int]) -> None:
+        self.__dict__.update(self.select(rows).__dict__)
+
     def join(self, other: "TableState") -> "TableState":
         return TableState(self.model, self.rows + other.rows)
 

@@ -1,5 +1,7 @@
 """The cache alone: what is written where, who sees what, rows that leave and rows that arrive."""
 
+import copy
+
 import torch
 
 from clearhead.layers import Cache
@@ -174,3 +176,19 @@ def test_slots_that_ragged_rows_look_at_under_a_mask_hold_numbers():
         assert keys.shape[2] == 6
         assert keys.isfinite().all()
         assert values.isfinite().all()
+
+
+def test_rows_reordered_in_place_are_those_that_are_selected():
+    for lengths in ([3, 3, 3], [3, 1, 2]):
+        ours = static(lengths, size=9)
+        theirs = copy.deepcopy(ours)
+        rows = torch.tensor([2, 0, 2])
+        memory = ours.keys[0].data_ptr()
+        chosen = theirs.select(rows)
+        ours.reorder(rows)
+        assert ours.keys[0].data_ptr() == memory
+        assert torch.equal(ours.lengths, chosen.lengths) and (ours.used, ours.even) == (chosen.used, chosen.even)
+        for side, other in ((ours.keys, chosen.keys), (ours.values, chosen.values)):
+            for store, wanted in zip(side, other, strict=True):
+                for row, length in enumerate(chosen.lengths.tolist()):
+                    assert torch.equal(store[row, :length], wanted[row, :length])

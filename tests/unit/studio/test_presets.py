@@ -140,6 +140,7 @@ def test_the_greeting_opens_at_where_the_decoder_looked(studio, tmp_path):
         "layer": 1,
         "head": 0,
         "cell": None,
+        "figure": None,
     }
 
 
