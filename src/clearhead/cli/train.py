@@ -20,6 +20,7 @@ Words = Annotated[list[str] | None, typer.Argument(help="Data (for a model), and
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="The run's folder; runs/NAME unless given.")]
 DataFolder = Annotated[str | None, typer.Option("--data", help="Where named sets lie; CLEARHEAD_DATA unless given.")]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON: the final figures.")]
+MOST_COLUMNS = 6  # figures that stand side by side in a terminal
 
 
 def train(
@@ -190,13 +191,18 @@ def _bar(meter: Any = None) -> Iterator[tuple[Any, Any]]:
 
 
 def _print_figures(figures: Mapping[str, Mapping[str, float]]) -> None:
+    """A row for each part; where there are many figures, a row for each of these."""
+    names = list(dict.fromkeys(name for part in figures.values() for name in part))
+    cells = {(part, name): f"{value:.4f}" for part, values in figures.items() for name, value in values.items()}
+    lying = len(names) > MOST_COLUMNS
     table = Table(box=None, pad_edge=False)
-    columns = list(dict.fromkeys(name for part in figures.values() for name in part))
-    table.add_column("part")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for part, values in figures.items():
-        table.add_row(part, *(f"{values[name]:.4f}" if name in values else "" for name in columns))
+    table.add_column("figure" if lying else "part")
+    for title in figures if lying else names:
+        table.add_column(title, justify="right")
+    for name in names if lying else ():
+        table.add_row(name, *(cells.get((part, name), "") for part in figures))
+    for part in () if lying else figures:
+        table.add_row(part, *(cells.get((part, name), "") for name in names))
     Console(stderr=True).print(table)
 
 

@@ -36,7 +36,7 @@ class Captured:
         self.model, self.bucket = model, bucket
         self.takes, self.config, self.device = model.takes, model.config, model.device
         self.start_token = model.start_token
-        options = ONE_ROW if backend == "inductor" and model.device.type == "cuda" else None
+        options = _known(ONE_ROW) if backend == "inductor" and model.device.type == "cuda" else None
         self._one, self._many = (
             torch.compile(self._written, fullgraph=True, dynamic=False, backend=backend, options=chosen)
             for chosen in (options, None)
@@ -225,6 +225,12 @@ class _Pool:
             return logits
 
         return replayed
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    """Of the compiler's options those that this torch has."""
+    known = torch._inductor.list_options()
+    return {name: value for name, value in options.items() if name in known}
 
 
 def _shape(encoded: Encoded) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Self, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,6 +14,22 @@ from ..layers import Cache, Encoded, State
 # No published model comes near these: a config that asks for more is a mistake, refused before anything is built.
 DEEPEST = 1 << 12
 LARGEST = 1 << 24
+
+
+PLAIN: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    type(None): "none",
+}
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Whole numbers are numbers; true and false are none."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, kind) or (kind is float and isinstance(value, int))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +44,27 @@ class Config:
             if field.type is float:
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 self.require(number, f"{field.name} must be a number, not {value!r}")
-        self.check()
+        try:
+            self.check()
+        except TypeError:  # a word where a number was compared: say which
+            self._check_kinds()
+            raise
+        self._check_kinds()
 
     def check(self) -> None:
         """Raise a one-line error for an architecture that can't be built."""
+
+    def _check_kinds(self) -> None:
+        """Fields that hold plain values or a record of their own hold nothing else."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            options = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
+            records = [kind for kind in options if isinstance(kind, type) and issubclass(kind, Config)]
+            if all(kind in PLAIN or kind in records for kind in options):
+                fits = any(_is(value, kind) for kind in options)
+                spoken = [PLAIN[kind] for kind in options if kind in PLAIN]
+                spoken += [f"settings of its own ({field.name}.{fields(kind)[0].name}=...)" for kind in records]
+                self.require(fits, f"{field.name} must be {' or '.join(spoken)}, not {value!r}")
 
     def with_changes(self, **changes: Any) -> Self:
         """The same architecture but for these fields; an unknown field is an error that names the nearest."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 512  # queries
-SHARPNESS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of products over the root of the width
+SHARPNESS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of products over the root of the width
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 
 

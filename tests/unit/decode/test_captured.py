@@ -136,3 +136,20 @@ def test_whoever_asks_for_more_than_the_best_token_gets_it_step_by_step(monkeypa
     for options in ({"best": 2}, {"sampling": Sampling(temperature=1.0)}, {"sampling": Sampling(repetition_penalty=2)}):
         plain, pooled = (collect(4, generate(decoder, ROWS, Limits(6), **options)) for decoder in (model, captured))
         assert [row.tokens for row in plain] == [row.tokens for row in pooled]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:1]], ids=["four rows", "one row"])
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_on_a_gpu_write_what_plain_steps_write(name, rows):
+    model = both(name)[0].to("cuda")
+    captured, limits = Captured(model, bucket=8), Limits(20, stopped=lambda row, tokens: len(tokens) >= 6 + 4 * row)
+    for _ in range(2):  # the second time in the memory, and by the graphs, of the first
+        plain, pooled = (collect(len(rows), generate(decoder, rows, limits)) for decoder in (model, captured))
+        assert [row.tokens for row in plain] == [row.tokens for row in pooled]
+        for ours, theirs in zip(pooled, plain, strict=True):
+            assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+    beams = [beam_search(decoder, rows, Beams(3, length=12)) for decoder in (model, captured)]
+    plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in beams)
+    assert plain == pooled

@@ -93,3 +93,18 @@ def test_every_recipe_says_what_it_is_what_it_costs_and_what_it_gives(name):
     assert one.make().name == name
     assert one.title.endswith(".") and one.costs and one.gives
     assert f"clearhead train {name}" in (one.make.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("epochs=abc", "epochs must be a number or none, not 'abc'"),
+        ("seed=x", "seed must be a whole number, not 'x'"),
+        ("seed=1.5", "seed must be a whole number, not 1.5"),
+        ("average=null", r"average must be none or settings of its own \(average.decay=...\), not 'null'"),
+        ("smoothing=x", "smoothing must be a number, not 'x'"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_in_one_line(key, said):
+    with pytest.raises(ClearheadError, match=said):
+        named_run("vit-digits", keys=[key])

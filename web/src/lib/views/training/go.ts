@@ -23,8 +23,13 @@ export function look(change: Record<string, string | null>, quietly = false) {
   place.go({ more }, quietly);
 }
 
-/** The weights may be newer than the page: the shelf is read again first. */
-export async function openModel(model: string) {
-  await studio.start();
-  place.go({ tab: "step", model, inputs: {}, step: null, cell: null, head: 0, zoom: "part" });
+/** Go where some work leads, unless the reader has gone elsewhere meanwhile. */
+export async function unlessLeft<T>(work: Promise<T>, go: (done: T) => void) {
+  const here = place.spot;
+  const done = await work;
+  if (place.spot === here) go(done);
 }
+
+/** The weights may be newer than the page: the shelf is read again first. */
+export const openModel = (model: string) =>
+  unlessLeft(studio.start(), () => place.go({ tab: "step", model, inputs: {}, step: null, cell: null, head: 0, zoom: "part" }));
