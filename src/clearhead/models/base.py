@@ -58,7 +58,7 @@ class Config:
         """Fields that hold plain values or a record of their own hold nothing else."""
         for field in fields(self):
             value = getattr(self, field.name)
-            options = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
+            options: tuple[Any, ...] = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
             records = [kind for kind in options if isinstance(kind, type) and issubclass(kind, Config)]
             if all(kind in PLAIN or kind in records for kind in options):
                 fits = any(_is(value, kind) for kind in options)
