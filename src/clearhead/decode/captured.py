@@ -22,10 +22,7 @@ from .protocol import Burst, continues
 BUCKET = 96
 LONGEST_BURST = 64
 WARM = 3
-ONE_ROW: dict[str, Any] = {
-    "coordinate_descent_tuning": True,
-    "triton.enable_pdl": True,
-}  # sums instead of products (layers/linear.py)
+ONE_ROW: dict[str, Any] = {"coordinate_descent_tuning": True, "triton.enable_pdl": True}  # sums: see layers/linear.py
 MOST_SHAPES = 256  # each is captured once and compiled once, on purpose: not the accident that torch's limit is for
 
 
@@ -70,15 +67,15 @@ class Captured:
     def _feed(self, tokens: Tensor, state: State, count: int, never: frozenset[int]) -> "_Pool":
         """So many steps one behind the other, none of which waits for the host."""
         cache, pool, logits = state.cache, None, state.logits
-        for _ in range(count):
-            self.model.check_room(cache.used)  # pyright: ignore[reportCallIssue]
-            cache.begin(1)
-            if pool is None:  # the first step may have made more room
-                pool = self._pool(tokens, state)
-                pool.begin(tokens, state, never)
-            with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
+        with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
+            for _ in range(count):
+                self.model.check_room(cache.used)  # pyright: ignore[reportCallIssue]
+                cache.begin(1)
+                if pool is None:  # the first step may have made more room
+                    pool = self._pool(tokens, state)
+                    pool.begin(tokens, state, never)
                 logits = pool.run(cache.seen, self._one if len(pool.tokens) == 1 else self._many)
-            cache.used += 1  # the tensor of lengths was counted up inside the graph
+                cache.used += 1  # the tensor of lengths was counted up inside the graph
         assert pool is not None
         state.logits = logits[: len(tokens)].clone()
         return pool
