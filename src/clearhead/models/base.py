@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args
 
 import torch
@@ -21,7 +21,7 @@ PLAIN: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
     str: "a word",
-    type(None): "none",
+    NoneType: "none",
 }
 
 
@@ -37,16 +37,9 @@ class Config:
     """A family's architecture. Subclasses add fields and say in `check` what is impossible."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type is bool:
-                self.require(isinstance(value, bool), f"{field.name} must be true or false, not {value!r}")
-            if field.type is float:
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                self.require(number, f"{field.name} must be a number, not {value!r}")
         try:
-            self.check()
-        except TypeError:  # a word where a number was compared: say which
+            self.check()  # first: a family says more precisely what it wants
+        except TypeError:
             self._check_kinds()
             raise
         self._check_kinds()
@@ -62,8 +55,8 @@ class Config:
             records = [kind for kind in options if isinstance(kind, type) and issubclass(kind, Config)]
             if all(kind in PLAIN or kind in records for kind in options):
                 fits = any(_is(value, kind) for kind in options)
-                spoken = [PLAIN[kind] for kind in options if kind in PLAIN]
-                spoken += [f"settings of its own ({field.name}.{fields(kind)[0].name}=...)" for kind in records]
+                spoken = [f"settings of its own ({field.name}.{fields(kind)[0].name}=...)" for kind in records]
+                spoken += [PLAIN[kind] for kind in options if kind in PLAIN and (records or kind is not NoneType)]
                 self.require(fits, f"{field.name} must be {' or '.join(spoken)}, not {value!r}")
 
     def with_changes(self, **changes: Any) -> Self:

@@ -78,9 +78,6 @@ class T5Config(Config):
         for name in ("norm_eps", "init_factor"):
             value = getattr(self, name)
             self.require(isinstance(value, int | float) and value > 0, f"{name} must be above 0, not {value!r}")
-        for name in ("gated", "tied", "output_scaled"):
-            value = getattr(self, name)
-            self.require(isinstance(value, bool), f"{name} must be true or false, not {value!r}")
         self.require(self.buckets >= 4, f"distances to both sides need at least 4 buckets, not {self.buckets}")
         near = self.buckets // 2
         self.require(

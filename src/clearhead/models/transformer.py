@@ -87,9 +87,6 @@ class TransformerConfig(Config):
         self.require_choice("norm", BLOCKS)
         self.require_choice("positions", POSITIONS)
         self.require_choice("tied", TIED)
-        for name in self._given("half_split", "embedding_scaled", "output_bias", "final_norm"):
-            value = getattr(self, name)
-            self.require(isinstance(value, bool), f"{name} must be true or false, not {value!r}")
         for name in self._given("norm_eps", "init_std"):
             value = getattr(self, name)
             self.require(isinstance(value, int | float) and value > 0, f"{name} must be above 0, not {value!r}")

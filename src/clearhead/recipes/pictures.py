@@ -8,6 +8,8 @@ from ..train.pictures import PictureSpec
 from ..train.settings import Settings
 from ..train.task import Batching
 
+FOR_DIGITS = Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32")
+
 
 def vit_digits() -> Run:
     """A small ViT on scikit-learn's 1,797 handwritten digits: 2 x 2 patches, four layers, 64 wide.
@@ -29,7 +31,7 @@ def vit_digits() -> Run:
     settings = Settings(
         epochs=60,
         batching=Batching(size=64),
-        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
+        optimiser=FOR_DIGITS,
         warmup=60,
         average=Average(decay=0.99),
         validate_every=300,
@@ -54,7 +56,7 @@ def vit_mnist() -> Run:
     settings = Settings(
         epochs=10,
         batching=Batching(size=128),
-        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
+        optimiser=FOR_DIGITS,
         warmup=100,
         average=Average(decay=0.995),
     )
@@ -78,7 +80,7 @@ def vit_mnist_gpu() -> Run:
     settings = Settings(
         epochs=30,
         batching=Batching(size=256),
-        optimiser=Optimiser(name="muon", rate=3e-3, adam_rate=3e-3, weight_decay=0.05, muon_dtype="float32"),
+        optimiser=FOR_DIGITS,
         warmup=100,
         average=Average(decay=0.998),
         precision="bf16",

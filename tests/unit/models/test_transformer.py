@@ -111,7 +111,7 @@ IMPOSSIBLE = {
     "a word for a truth": ({"half_split": "no"}, "half_split must be true or false, not 'no'"),
     "a number for a truth": ({"final_norm": 1}, "final_norm must be true or false, not 1"),
     "no spread": ({"init_std": 0}, "init_std must be above 0"),
-    "an epsilon in words": ({"norm_eps": "small"}, "norm_eps must be a number, not 'small'"),
+    "an epsilon in words": ({"norm_eps": "small"}, "norm_eps must be above 0, not 'small'"),
     "a token beyond the table": ({"pad_token": 37000}, "pad_token must be the number of a token, from 0 to 36999"),
     "two ends": ({"end_token": [0, 1]}, "end_token must be the number of a token"),
     "a start beyond the target's table": (

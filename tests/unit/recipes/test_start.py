@@ -98,11 +98,11 @@ def test_every_recipe_says_what_it_is_what_it_costs_and_what_it_gives(name):
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("epochs=abc", "epochs must be a number or none, not 'abc'"),
+        ("epochs=abc", "epochs must be a number, not 'abc'"),
         ("seed=x", "seed must be a whole number, not 'x'"),
         ("seed=1.5", "seed must be a whole number, not 1.5"),
-        ("average=null", r"average must be none or settings of its own \(average.decay=...\), not 'null'"),
-        ("smoothing=x", "smoothing must be a number, not 'x'"),
+        ("average=null", r"average must be settings of its own \(average.decay=...\) or none, not 'null'"),
+        ("smoothing=x", "smoothing must be at least 0 and below 1, not 'x'"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_in_one_line(key, said):
