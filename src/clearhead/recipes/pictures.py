@@ -130,7 +130,7 @@ def vit_cifar10_fast() -> Run:
 
     Command: clearhead train vit-cifar10-fast
     Costs: 133 s on one H200 with everything compiled anew; how long after compilation is not measured yet
-    Gives: 94.86% of the test part (seed 0)
+    Gives: 94.7% of the test part (94.86, 94.64, 94.66 with seeds 0, 1, 2)
     """
     spec = PictureSpec(
         model="vit-c10",
