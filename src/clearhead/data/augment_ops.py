@@ -194,4 +194,6 @@ def one_each(pixels: Tensor, order: Tensor, strength: Tensor, sign: Tensor, rang
         operation(pixels[share % len(pixels)], strength[share], sign[share], ranges, fill)
         for operation, share in zip(OPERATIONS.values(), shares, strict=True)
     ]
-    return torch.cat(results)[torch.cat(shares).argsort()[: len(pixels)]]
+    drawn = torch.cat(shares)
+    places = torch.empty_like(drawn).scatter_(0, drawn, torch.arange(len(drawn), device=drawn.device))
+    return torch.cat(results)[places[: len(pixels)]]

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from ..trace import tap
 from .dropout import dropped
-from .linear import Linear, linear
+from .linear import Linear, for_a_sum, linear
 
+FEW = 512  # rows of a decoding step
 Positions = nn.Module  # called with (count, positions or None), gives the rows to add
 
 
@@ -62,15 +63,26 @@ def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None, uncu
     On a GPU the rows are padded to a multiple of 64 inside: an odd vocabulary such as 50,257 makes the product five
     times slower. The weight itself, its gradient and what is returned keep the published size, unless `uncut` asks for
     the padding's columns too. Those are -inf, words that can't be: a loss is the same with them, and saves the cut.
+    The few rows of a decoding step go another way: to copy the table for them would take longer than the product.
     """
     vocab, missing = weight.shape[0], missing_rows(weight)
-    if not missing:
+    if not missing or for_a_sum(hidden):
         return linear(hidden, weight, bias)
+    if not uncut and not torch.is_grad_enabled() and hidden.numel() <= FEW * hidden.shape[-1]:
+        return upright_product(hidden, weight, bias)
     padded = F.pad(weight, (0, 0, 0, missing))
     if uncut:
         known = weight.new_zeros(vocab) if bias is None else bias
         return F.linear(hidden, padded, F.pad(known, (0, missing), value=-math.inf))
     return F.linear(hidden, padded, None if bias is None else F.pad(bias, (0, missing)))[..., :vocab]
+
+
+def upright_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As (weight hidden^T)^T: the vocabulary is then how many rows the product has, which may be odd, not how long."""
+    rows = hidden.flatten(0, -2)
+    filled = F.pad(rows, (0, 0, 0, -len(rows) % 8))
+    product = (weight @ filled.T)[:, : len(rows)].T.unflatten(0, hidden.shape[:-1])
+    return product if bias is None else product + bias
 
 
 def missing_rows(weight: Tensor) -> int:

@@ -1,11 +1,14 @@
 """The pointwise feed-forward layer: every token alone, up to `ff` features, a non-linearity, and down again."""
 
+import torch
 from torch import Tensor, nn
 
 from ..ops import activate
 from ..trace import recording, tap
 from .dropout import dropped
 from .linear import Linear
+
+MANY = 256  # rows from which on a kernel that is not compiled with its neighbours pays
 
 
 class FeedForward(nn.Module):
@@ -17,9 +20,27 @@ class FeedForward(nn.Module):
         self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._in_one_kernel(x):
+            rows = torch.ops.aten._addmm_activation(self.up.bias, x.flatten(0, -2), self.up.weight.T, use_gelu=True)
+            return self.down(rows.view(*x.shape[:-1], -1))
         x = tap("expanded", self.up(x))  # the widest rows of a pass: one name, and one place where it can be
         x = tap("hidden", activate(self.activation, x, overwrite=not recording()))
         return tap("output", self.down(dropped(x, self.dropout, self.training)))
+
+    def _in_one_kernel(self, x: Tensor) -> bool:
+        """Whether product and GELU can be one kernel: a GPU's library has the tanh formula behind its product."""
+        return (
+            x.is_cuda
+            and self.activation == "gelu-tanh"
+            and type(self.up) is Linear
+            and self.up.bias is not None
+            and x.dtype == self.up.weight.dtype == torch.bfloat16
+            and x.numel() > MANY * x.shape[-1]
+            and not torch.is_grad_enabled()
+            and not torch.is_autocast_enabled("cuda")
+            and not recording()
+            and not (self.dropout and self.training)
+        )
 
 
 class GatedFeedForward(nn.Module):

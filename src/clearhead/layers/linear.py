@@ -18,7 +18,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (..., K), weight (N,K) -> (..., N)."""
     if _for_onednn(x, weight):
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    if bias is not None and _for_a_sum(x):
+    if bias is not None and for_a_sum(x):
         return F.linear(x, weight) + bias
     return F.linear(x, weight, bias)
 
@@ -40,7 +40,8 @@ def _for_onednn(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _for_a_sum(x: Tensor) -> bool:
+def for_a_sum(x: Tensor) -> bool:
+    """Whether x is a single row in a step that is compiled for a GPU."""
     return x.is_cuda and torch.compiler.is_compiling() and x.numel() == x.shape[-1] and not torch.is_grad_enabled()
 
 

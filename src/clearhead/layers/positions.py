@@ -1,5 +1,7 @@
 """Positions as modules: a fixed table, a learned table, or a rotation of queries and keys."""
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor, nn
 
@@ -55,15 +57,32 @@ class Rotary(nn.Module):
 class GridRotary(nn.Module):
     """2-D rotary positions: half of the pairs turn with a patch's row in the picture, half with its column.
 
-    What stands before the patches ([CLS]) is not turned.
+    What stands before the patches ([CLS]) is not turned. Sines and cosines are looked up, in float32 whatever the
+    model's type: to compute them anew in every block costs more than the products beside them.
     """
 
-    def __init__(self, columns: int, width: int, base: float, *, prefix: int = 0) -> None:
+    def __init__(self, rows: int, columns: int, width: int, base: float, *, prefix: int = 0) -> None:
         super().__init__()
-        self.columns, self.width, self.base, self.prefix = columns, width, base, prefix
+        self.grid, self.width, self.base, self.prefix = (rows, columns), width, base, prefix
+        self.register_buffer("table", self._made(torch.device("cpu")), persistent=False)
+
+    def _made(self, device: torch.device) -> Tensor:
+        """(positions, 2, width); the first patch has angle 0, and so has what stands before it."""
+        (rows, columns), prefix = self.grid, self.prefix
+        patches = torch.arange(-prefix, rows * columns, device=device).clamp(min=0)
+        return ops.turns(ops.grid_angles(patches, columns, self.width, base=self.base))
+
+    def reset_buffers(self) -> None:
+        """Compute the table again: a model built on the meta device has it only then."""
+        self.table = self._made(self.table.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """A model that moves or changes its type takes the table along, and its type stays."""
+        super()._apply(fn, recurse)
+        self.reset_buffers()
+        return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """x (B,H,L,d); positions (B,L), or 0..L-1 when not given."""
-        at = torch.arange(x.shape[-2], device=x.device) if positions is None else positions[:, None]
-        patches = (at - self.prefix).clamp(min=0)  # the first patch has angle 0, and so has what stands before it
-        return ops.rotate(x, ops.grid_angles(patches, self.columns, self.width, base=self.base))
+        table: Tensor = self.table  # pyright: ignore[reportAssignmentType]
+        return ops.turned(x, table[: x.shape[-2]] if positions is None else table[positions][:, None])

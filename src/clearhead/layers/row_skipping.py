@@ -30,7 +30,7 @@ class _Reordered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (order,) = ctx.saved_tensors
-        return grads[0][order.argsort()], None
+        return grads[0][inverse(order)], None
 
 
 def working_rows(batch: int, rate: float) -> int:
@@ -61,9 +61,16 @@ def skipping(
             x, order, places = reordered(x, drawn), order[drawn], None if places is None else places[drawn]
         some, some_rows = places if places is None else places[:working], rows if layer == last else None
         own = replace(shared, positions=some, scale=batch / working)
-        x = torch.cat([x[working:, :some_rows], run(block, x[:working], own, layer, some_rows)])
+        through, around = x.split([working, batch - working])  # on the way back one copy; two slices would make five
+        x = torch.cat([around[:, :some_rows], run(block, through, own, layer, some_rows)])
         order, places = order.roll(-working), None if places is None else places.roll(-working, 0)
-    return reordered(x, order.argsort())
+    return reordered(x, inverse(order))
+
+
+def inverse(order: Tensor) -> Tensor:
+    """Where each number stands in a permutation. What `argsort` gives too, at the price of sorting."""
+    places = torch.arange(len(order), device=order.device)
+    return torch.empty_like(order).scatter_(0, order, places)
 
 
 def reordered(x: Tensor, order: Tensor) -> Tensor:

@@ -224,7 +224,7 @@ class ViT(Model):
         c = self.config
         heads, turned = Heads.of(c.width, c.heads), None
         if c.rotary_base is not None:
-            turned = GridRotary(c.grid[1], heads.key, c.rotary_base, prefix=c.prefix)
+            turned = GridRotary(*c.grid, heads.key, c.rotary_base, prefix=c.prefix)
         attention = SelfAttention(c.width, heads, qkv_bias=c.qkv_bias, dropout=c.attention_dropout, rotary=turned)
         feed_forward = FeedForward(c.width, c.ff or 4 * c.width, c.activation, dropout=c.dropout)
         return NORMS[c.norm](attention, feed_forward, self._norm, dropout=c.dropout)

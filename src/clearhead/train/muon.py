@@ -88,17 +88,22 @@ class Muon(torch.optim.Optimizer):
     def _orthogonal(self, momenta: list[Tensor], parts: list[tuple[int, ...]]) -> list[Tensor]:
         """Each momentum's matrices made orthogonal and scaled, put together again."""
         matrices = [matrix for whole, rows in zip(momenta, parts, strict=True) for matrix in whole.split(list(rows))]
-        wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT for matrix in matrices]
-        alike: dict[torch.Size, list[int]] = {}
-        for index, matrix in enumerate(wide):
-            alike.setdefault(matrix.shape, []).append(index)
-        done = list(wide)
-        for indices in alike.values():
-            batch = orthogonal(torch.stack([wide[index] for index in indices]), self.dtype)
+        alike: dict[tuple[torch.Size, float], list[int]] = {}
+        for index, matrix in enumerate(matrices):
+            alike.setdefault((_wide(matrix).shape, self.scale(*matrix.shape)), []).append(index)
+        done = dict[int, Tensor]()
+        for (_, scale), indices in alike.items():
+            batch = orthogonal(torch.stack([_wide(matrices[index]) for index in indices]), self.dtype).float() * scale
             for index, matrix in zip(indices, batch.unbind(), strict=True):
-                done[index] = matrix
-        turned = [new if new.shape == old.shape else new.mT for new, old in zip(done, matrices, strict=True)]
-        scaled = iter(torch._foreach_mul([new.float() for new in turned], [self.scale(*new.shape) for new in turned]))
+                done[index] = matrix if matrix.shape == matrices[index].shape else matrix.mT
+        new = (done[index] for index in range(len(matrices)))
+        updates = [[next(new) for _ in rows] for rows in parts]
         return [
-            torch.cat([next(scaled) for _ in rows]).to(whole.dtype) for whole, rows in zip(momenta, parts, strict=True)
+            (update[0] if len(update) == 1 else torch.cat(update)).to(whole.dtype).contiguous()
+            for whole, update in zip(momenta, updates, strict=True)
         ]
+
+
+def _wide(matrix: Tensor) -> Tensor:
+    """Itself, or the transpose of one that has more rows than columns."""
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT

@@ -1,9 +1,18 @@
 """From ids and pixels to rows: lookups, patches in their order, positions added, heads that are the table again."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
-from clearhead.layers import FixedPositions, LearnedPositions, PatchInput, TextInput, TokenEmbedding, VocabularyHead
+from clearhead.layers import (
+    FixedPositions,
+    LearnedPositions,
+    PatchInput,
+    TextInput,
+    TokenEmbedding,
+    VocabularyHead,
+    embeddings,
+)
 from clearhead.ops import one_hot, positions
 from tests.support import equal
 
@@ -31,6 +40,17 @@ def test_an_embedding_is_a_one_hot_row_times_the_table_and_as_a_head_the_table_t
 def test_a_vocabulary_head_is_a_linear_layer():
     head, hidden = VocabularyHead(6, 11, bias=True), torch.randn(2, 6)
     assert equal(head(hidden), F.linear(hidden, head.weight, head.bias))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(1, 6), (3, 6), (2, 5, 6), (600, 6)])
+def test_an_odd_vocabulary_gives_the_same_words_however_a_gpu_multiplies_it(monkeypatch, shape, bias):
+    monkeypatch.setattr(embeddings, "missing_rows", lambda weight: -len(weight) % 64)
+    head, hidden = VocabularyHead(6, 11, bias=bias), torch.randn(*shape)
+    expected = F.linear(hidden, head.weight, head.bias)
+    with torch.no_grad():
+        assert equal(head(hidden), expected) and head(hidden).shape == expected.shape
+    assert equal(head(hidden), expected)
 
 
 def test_a_text_input_adds_positions_and_segments_to_scaled_tokens():

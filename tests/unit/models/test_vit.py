@@ -39,19 +39,26 @@ def turned(x, row: int, column: int, base: float):
 
 
 def test_rotary_positions_turn_by_row_and_column_as_complex_numbers_do():
-    rotary, x = GridRotary(3, 8, 100.0), torch.randn(2, 3, 12, 8)
+    rotary, x = GridRotary(4, 3, 8, 100.0), torch.randn(2, 3, 12, 8)
     ours = rotary(x)
     for head, patch in ((0, 0), (1, 4), (2, 11)):
         assert equal(ours[1, head, patch], turned(x[1, head, patch], patch // 3, patch % 3, 100.0))
 
 
 def test_rotary_positions_follow_the_patches_and_leave_the_class_token():
-    rotary, x = GridRotary(3, 8, 100.0, prefix=1), torch.randn(2, 3, 13, 8)
+    rotary, x = GridRotary(4, 3, 8, 100.0, prefix=1), torch.randn(2, 3, 13, 8)
     whole = rotary(x)
     assert torch.equal(whole[:, :, 0], x[:, :, 0]) and torch.equal(whole[:, :, 1], x[:, :, 1])
     at = torch.tensor([[0, 7, 2], [0, 12, 5]])
     some = torch.stack([x[n][:, at[n]] for n in range(2)])
     assert torch.equal(rotary(some, at), torch.stack([whole[n][:, at[n]] for n in range(2)]))
+
+
+def test_rotary_positions_keep_their_precision_in_a_model_of_bfloat16():
+    rotary, x = GridRotary(4, 3, 8, 100.0), torch.randn(2, 3, 12, 8)
+    whole = rotary(x)
+    assert torch.equal(rotary.bfloat16()(x), whole) and rotary(x.bfloat16()).dtype == torch.bfloat16
+    assert not rotary.state_dict()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
