@@ -8,6 +8,8 @@ import torch
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels of our own, on the CPU: read when Triton is imported
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 

@@ -7,10 +7,12 @@ Concat(head_1 .. head_h) W_O. q, k and v are views of one product: nothing is co
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import ClearheadError
 from ..ops import PATHS, Path, attention
+from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .cache import Cache
 from .linear import Linear, linear
@@ -54,6 +56,9 @@ class _Attention(nn.Module):
             path="reference" if recording() else self.path,
             **how,  # pyright: ignore[reportArgumentType]
         )
+        return self.joined(heads_BHLd)
+
+    def joined(self, heads_BHLd: Tensor) -> Tensor:
         concat = tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
         return tap("projected", self.out(concat))
 
@@ -112,12 +117,29 @@ class SelfAttention(_Attention):
         if past is None:
             return self.attend(query, key, value, mask=mask, bias=bias, causal=self.causal, window=self.window)
         cache, layer = past
+        if bias is None and self._takes_one_token(x, cache):
+            stores = cache.keys[layer], cache.values[layer], cache.lengths
+            scale = self.heads.key**-0.5 if self.scale is None else self.scale
+            return self.joined(torch.ops.clearhead.one_token_attention(query, key, value, *stores, scale, cache.seen))
         seen = cache.extend(layer, key, value)
         if cache.fresh:  # padding stands behind every true token, where none of them looks
             return self.attend(query, key, value, bias=bias, causal=True, window=self.window)
         if self.window is not None:
             mask = cache.mask(x.shape[1], self.window)
         return self.attend(query, *seen, mask=mask, bias=bias)
+
+    def _takes_one_token(self, x: Tensor, cache: Cache) -> bool:
+        """Whether this is a step of static shapes on a GPU, for which there is a kernel of our own."""
+        return (
+            x.is_cuda
+            and x.shape[1] == 1
+            and cache.bucket is not None
+            and self.window is None
+            and self.path == "fused"
+            and not torch.is_grad_enabled()
+            and not recording()
+            and has_kernel("one_token_kernel")
+        )
 
     def _project(self, x: Tensor, rows: int | None) -> tuple[Tensor, Tensor, Tensor]:
         heads, sizes = self.heads, self.sizes

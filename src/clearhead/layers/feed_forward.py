@@ -1,9 +1,12 @@
 """The pointwise feed-forward layer: every token alone, up to `ff` features, a non-linearity, and down again."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops import activate
+from ..ops.biased_gelu import GELUS, biased_gelu
+from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .dropout import dropped
 from .linear import Linear
@@ -23,6 +26,9 @@ class FeedForward(nn.Module):
         if self._in_one_kernel(x):
             rows = torch.ops.aten._addmm_activation(self.up.bias, x.flatten(0, -2), self.up.weight.T, use_gelu=True)
             return self.down(rows.view(*x.shape[:-1], -1))
+        if self._goes_back_in_one_kernel(x):
+            x = biased_gelu(F.linear(x, self.up.weight), self.up.bias, self.activation)
+            return self.down(dropped(x, self.dropout, self.training))
         x = tap("expanded", self.up(x))  # the widest rows of a pass: one name, and one place where it can be
         x = tap("hidden", activate(self.activation, x, overwrite=not recording()))
         return tap("output", self.down(dropped(x, self.dropout, self.training)))
@@ -40,6 +46,20 @@ class FeedForward(nn.Module):
             and not torch.is_autocast_enabled("cuda")
             and not recording()
             and not (self.dropout and self.training)
+        )
+
+    def _goes_back_in_one_kernel(self, x: Tensor) -> bool:
+        """Whether the gradients of GELU's input and of the bias before it are made by a kernel of our own."""
+        return (
+            x.is_cuda
+            and torch.compiler.is_compiling()
+            and torch.is_grad_enabled()
+            and self.activation in GELUS
+            and type(self.up) is Linear
+            and self.up.bias is not None
+            and self.up.bias.requires_grad
+            and not recording()
+            and has_kernel("gelu_kernel")
         )
 
 

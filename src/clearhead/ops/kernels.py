@@ -1,0 +1,21 @@
+"""Kernels of our own, in Triton, which torch for a GPU brings along (not everywhere): looked for when first needed."""
+
+import os
+from importlib import import_module
+
+import torch
+
+# Checked by Triton's interpreter and compiled for a card, but never run on one: only where this variable is 1.
+UNPROVEN, ASKED_FOR = frozenset({"gelu_kernel", "one_token_kernel"}), "CLEARHEAD_UNPROVEN_KERNELS"
+
+
+@torch.compiler.assume_constant_result
+def has_kernel(name: str) -> bool:
+    """Whether the file `name` of this folder is to be used and can be loaded; that registers its operators."""
+    if name in UNPROVEN and os.environ.get(ASKED_FOR) != "1":
+        return False
+    try:
+        import_module(f".{name}", __package__)
+    except ImportError:
+        return False
+    return True
