@@ -3,13 +3,10 @@
 import os
 from importlib import import_module
 
-import torch
-
 # Checked by Triton's interpreter and compiled for a card, but never run on one: only where this variable is 1.
-UNPROVEN, ASKED_FOR = frozenset({"gelu_kernel", "one_token_kernel"}), "CLEARHEAD_UNPROVEN_KERNELS"
+UNPROVEN, ASKED_FOR = frozenset({"gelu_kernel", "one_token_kernel", "token_losses"}), "CLEARHEAD_UNPROVEN_KERNELS"
 
 
-@torch.compiler.assume_constant_result
 def has_kernel(name: str) -> bool:
     """Whether the file `name` of this folder is to be used and can be loaded; that registers its operators."""
     if name in UNPROVEN and os.environ.get(ASKED_FOR) != "1":
@@ -19,3 +16,7 @@ def has_kernel(name: str) -> bool:
     except ImportError:
         return False
     return True
+
+
+# What torch.compiler.assume_constant_result sets, without the second that importing the compiler takes.
+has_kernel._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

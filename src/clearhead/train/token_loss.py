@@ -2,16 +2,25 @@
 
 Next token, masked words, translation and span corruption all end in this one sum. A GPU multiplies by a padded
 vocabulary, and cutting the logits back to the true one costs 4% of a GPT-2 step: here they stay uncut, the padding at
--inf, which no sum of probabilities notices.
+-inf, which no sum of probabilities notices. Where a GPU trains a plain table of many words, it does not even keep them:
+product and loss are one step then (vocabulary_loss.py).
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..layers.embeddings import SharedTokens, TokenEmbedding, VocabularyHead
 from ..models.base import Model
 from ..models.bert import BERT
+from ..models.gpt import GPT
+from ..models.t5 import T5
+from ..models.transformer import Transformer
+from ..ops.kernels import has_kernel
 from ..trace import recording
+from .vocabulary_loss import vocabulary_loss
+
+MANY = 4096  # words from which on a row of logits is long enough for a kernel of its own
 
 
 def token_loss(
@@ -21,6 +30,8 @@ def token_loss(
 
     smoothing  this share of the probability that is aimed at is spread evenly over the whole vocabulary
     """
+    if in_one_step(model, hidden) and (product := last_product(model, hidden)) is not None:
+        return vocabulary_loss(*product, targets.flatten(), None if weights is None else weights.flatten(), smoothing)
     logits = word_logits(model, hidden, uncut=not recording()).float().flatten(0, -2)
     if smoothing:
         losses = smoothed(logits, targets.flatten(), smoothing, vocabulary_of(model))
@@ -37,6 +48,35 @@ def smoothed(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> T
     padding = torch.arange(logits.shape[-1], device=logits.device) >= vocab
     evenly = chances.masked_fill(padding, 0.0).sum(-1) / vocab
     return -(1 - smoothing) * chances.gather(-1, targets[:, None])[:, 0] - smoothing * evenly
+
+
+def in_one_step(model: Model, hidden: Tensor) -> bool:
+    """Whether product and loss may be one: for gradients, where nobody looks at the logits, and a GPU has the kernel.
+
+    In fp16 the slopes of rare words would vanish, as they are not scaled before the way back.
+    """
+    if not hidden.is_cuda or not torch.is_grad_enabled() or recording() or vocabulary_of(model) < MANY:
+        return False
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
+    return dtype in (torch.bfloat16, torch.float32) and has_kernel("token_losses")
+
+
+def last_product(model: Model, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """What a head multiplies (N,width), by which table (vocab,width), and the bias it adds; None: no plain table."""
+    match model:
+        case GPT():
+            table, bias = model.input.tokens if model.output is None else model.output, None
+        case T5():
+            table, bias = model.source.tokens if model.output is None else model.output, None
+            hidden = hidden * model.config.width**-0.5 if model.config.output_scaled else hidden
+        case Transformer():
+            table, bias = model.output, model.output_bias
+        case _:
+            return None
+    while isinstance(table, SharedTokens):
+        table = table.owner[0]
+    plain = type(table) in (TokenEmbedding, VocabularyHead)  # neither in 8 bits nor adapted
+    return (hidden.flatten(0, -2), table.weight, bias) if plain else None
 
 
 def word_logits(model: Model, hidden: Tensor, uncut: bool = False) -> Tensor:

@@ -1,0 +1,85 @@
+"""A head's product and the loss of its logits as one step, in which logits turn into their slopes where they lie.
+
+The logits are by far the largest tensor of a GPT-2 step, 3.3 of 14 GB. Apart, the loss reads them, and the way back
+reads them again and writes as many slopes. Here one kernel (ops/token_losses.py) does all of that at once, on the way
+forward: what is kept for the way back are the slopes. How much the loss itself counts is one number, known only
+then, and multiplied onto the small products. A compiler sees one operator that changes none of its inputs.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..layers import embeddings
+
+
+def vocabulary_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor | None, smoothing: float
+) -> Tensor:
+    """hidden (N,width), weight (vocab,width), bias (vocab,), targets and weights (N,) -> the sum of losses, in fp32.
+
+    `has_kernel("token_losses")` must be true.
+    """
+    rows = len(weight) + embeddings.missing_rows(weight)
+    return _product_and_loss(embeddings.to_working_type(hidden), weight, bias, targets, weights, smoothing, rows)[0]
+
+
+@torch.library.custom_op("clearhead::vocabulary_loss", mutates_args=())
+def _product_and_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    weights: Tensor | None,
+    smoothing: float,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of losses; the slopes of the logits (N,rows); the table that they were made with (rows,width).
+
+    Both are padded with rows of zeros, and have the type of the hidden states.
+    """
+    from ..ops.token_losses import losses_and_slopes  # not everybody has Triton
+
+    table = _padded(weight, rows, hidden.dtype)
+    logits = F.linear(hidden, table, None if bias is None else _padded(bias, rows, hidden.dtype))
+    losses = losses_and_slopes(logits, targets, weights, smoothing, len(weight))
+    return losses.sum(), logits, table
+
+
+def _padded(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """A copy with zeros behind it, cast on the way: the weight is read once."""
+    padded = weight.new_empty(rows, *weight.shape[1:], dtype=dtype)
+    padded[: len(weight)] = weight
+    padded[len(weight) :] = 0.0
+    return padded
+
+
+@_product_and_loss.register_fake
+def _(hidden: Tensor, weight: Tensor, bias: Any, targets: Tensor, weights: Any, smoothing: float, rows: int) -> Any:
+    slopes, table = hidden.new_empty(hidden.shape[0], rows), hidden.new_empty(rows, hidden.shape[1])
+    return hidden.new_empty((), dtype=torch.float32), slopes, table
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, slopes, table = output
+    ctx.mark_non_differentiable(slopes, table)
+    ctx.set_materialize_grads(False)  # no zeros as large as the slopes
+    ctx.save_for_backward(slopes, table, inputs[0])
+    ctx.words, ctx.dtype = len(inputs[1]), inputs[1].dtype
+
+
+def _backward(ctx: Any, counts: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+    """The loss counts this much: a number, for which no slope is touched again. Padding gets no gradient."""
+    slopes, table, hidden = ctx.saved_tensors
+    for_hidden, for_weight, for_bias, *others = ctx.needs_input_grad
+    return (
+        slopes @ table * counts if for_hidden else None,
+        (slopes.T @ hidden)[: ctx.words].to(ctx.dtype) * counts if for_weight else None,
+        slopes.sum(0, dtype=torch.float32)[: ctx.words].to(ctx.dtype) * counts if for_bias else None,
+        *(None for _ in others),
+    )
+
+
+_product_and_loss.register_autograd(_backward, setup_context=_keep)
