@@ -1,4 +1,4 @@
-"""Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`."""
+"""Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`, `.busy`."""
 
 from collections.abc import Sequence
 

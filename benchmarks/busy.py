@@ -1,0 +1,114 @@
+"""Do batches keep up with a GPU? How much of its time a recipe's updates use, at several places of the run.
+
+    python -m benchmarks.busy [vit-cifar10 translate-multi30k] [--at 0 0.8] [--updates 60] [--json]
+
+`busy` is the time in which any kernel runs, by torch's profiler, over the time that as many updates take without it.
+`same batch` is an update whose batch is not made but taken again: the difference is what batches cost, on whichever
+side. The data must be at hand (CLEARHEAD_DATA); nothing is saved but in a folder that is thrown away.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from clearhead.errors import ClearheadError
+from clearhead.recipes import recipe
+from clearhead.train.job import Watch
+from clearhead.train.loop import Trainer
+from clearhead.train.ranks import Ranks
+
+from . import table
+
+WARM = 150  # updates before the first measurement: every shape of batch is recorded by then
+HEADER = ["recipe", "at", "ms an update", "same batch", "kernels' ms", "kernels", "busy"]
+
+
+@dataclass(frozen=True)
+class Result:
+    recipe: str
+    at: float
+    ms: float
+    same_batch_ms: float
+    kernels_ms: float
+    kernels: float
+    busy: float
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How much of a line spans (from, to) cover, where they overlap once."""
+    total, end = 0.0, float("-inf")
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return total
+
+
+def measure(name: str, places: Sequence[float], updates: int) -> list[Result]:
+    run, device = recipe(name), torch.device("cuda")
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(run, Path(folder), Ranks(0, 1, device), Watch(), run.spec.open())
+        return [_measured(trainer, name, place, updates) for place in places]
+
+
+def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result:
+    trainer.step = int(place * trainer.steps)
+    _updates(trainer, WARM)
+    seconds = _updates(trainer, updates)
+    with profile(activities=[ProfilerActivity.CUDA]) as watched:
+        _updates(trainer, updates)
+    events = [event for event in watched.events() or [] if event.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = covered((event.time_range.start, event.time_range.end) for event in events) / 1e6
+    kept, made = trainer._batch(trainer.step), trainer._batch
+    trainer._batch = lambda number: kept
+    same = _updates(trainer, updates)
+    trainer._batch = made
+    ms = 1e3 / updates
+    return Result(name, place, seconds * ms, same * ms, kernels * ms, len(events) / updates, kernels / seconds)
+
+
+def _updates(trainer: Trainer, count: int) -> float:
+    """Seconds that so many updates take."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(count):
+        trainer.update()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("recipes", nargs="*", default=["vit-cifar10", "translate-multi30k"])
+    parser.add_argument("--at", nargs="+", type=float, default=[0.0, 0.8], help="shares of the run, from 0 to 1")
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
+    given = parser.parse_args(words)
+    try:
+        if not torch.cuda.is_available():
+            raise ClearheadError("there is no CUDA device to keep busy")
+        found = [result for name in given.recipes for result in measure(name, given.at, given.updates)]
+    except ClearheadError as problem:
+        print(f"busy: {problem}", file=sys.stderr)
+        return 1
+    if given.json:
+        print(json.dumps([asdict(result) for result in found]))
+    else:
+        print(table(HEADER, [_line(result) for result in found]))
+    return 0
+
+
+def _line(result: Result) -> list[str]:
+    figures = f"{result.ms:.2f}", f"{result.same_batch_ms:.2f}", f"{result.kernels_ms:.2f}", f"{result.kernels:.0f}"
+    return [result.recipe, f"{result.at:.0%}", *figures, f"{result.busy:.1%}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
