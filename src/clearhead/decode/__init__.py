@@ -1,7 +1,8 @@
 """Writing text with any model that has `start` and `step`: greedy, sampling, beam search, streaming."""
 
 from .allowed import Allowed
-from .beam import Beams, Hypothesis, Node, Search, beam_search
+from .beam import Node, Search, beam_search
+from .beam_rules import Beams, Hypothesis
 from .loop import generate
 from .modes import Guess, Modes, compare_modes
 from .pieces import Limits, Piece, Written, collect

@@ -3,7 +3,8 @@
 The rules are those people know from transformers, so that the same weights give the same sentences and scores: of each
 step's 2k best continuations the first k may finish, the best k unfinished go on; a finished one scores its summed log
 probability / length^penalty; `early_stopping` says when k finished ones are enough. On request the whole search tree
-is kept: every continuation that was considered, its score and what became of it.
+is kept: every continuation that was considered, its score and what became of it. A decoder that follows beams by itself
+(`Captured`) is left to it, unless somebody wants to see the tree or says what may follow.
 """
 
 import math
@@ -15,42 +16,10 @@ from torch import Tensor
 
 from ..errors import ClearheadError
 from .allowed import Allowed
+from .beam_rules import Beams, Hypothesis
+from .beams_ahead import searched_ahead
 from .loop import beginnings, check_prompt, context_of
-from .protocol import Decoder, Rows, start
-
-LARGEST_EXPONENT = 700  # e^700 and e^-700 are numbers that a float can hold
-
-
-@dataclass(frozen=True)
-class Beams:
-    """count         how many sentences are followed
-    length_penalty   above 0 long sentences are favoured, below 0 short ones; 0 compares summed log probabilities
-    early_stopping   True: stop with `count` finished ones; False: when none under way, at its present length, beats
-                     the worst of them; "never": when none under way could beat it at any length
-    length           tokens a sentence may have, its end token counted
-    """
-
-    count: int = 4
-    length_penalty: float = 1.0
-    early_stopping: bool | str = False
-    length: int = 64
-
-    def __post_init__(self) -> None:
-        for name in ("count", "length"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                spoken = {"count": "the number of beams", "length": "a length"}[name]
-                raise ClearheadError(f"{spoken} must be a whole number of at least 1, not {value!r}")
-        penalty = self.length_penalty
-        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not math.isfinite(penalty):
-            raise ClearheadError(f"length_penalty must be a number, not {penalty!r}")
-        if abs(penalty) * math.log(self.length) > LARGEST_EXPONENT:
-            raise ClearheadError(f"a length_penalty of {penalty!r} is too much for {self.length} tokens")
-        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise ClearheadError(f"early_stopping must be true, false or 'never', not {self.early_stopping!r}")
-
-    def score(self, logprob: float, length: int) -> float:
-        return logprob / length**self.length_penalty
+from .protocol import Decoder, FollowsBeams, Rows, start
 
 
 @dataclass
@@ -71,16 +40,6 @@ class Node:
     logprob: float
     score: float
     fate: str
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A finished sentence; its end token, if it came to one, is its last. `node` is its place in the tree."""
-
-    tokens: tuple[int, ...]
-    score: float
-    logprob: float
-    node: int
 
 
 @dataclass(frozen=True)
@@ -151,9 +110,8 @@ class Search:
             return False
         if self.beams.early_stopping is True:
             return True
-        hopeful = self.beams.early_stopping == "never" and self.beams.length_penalty > 0
-        length = self.beams.length if hopeful else step
-        return self.beams.score(self.running[0].logprob, length) <= self.finished[-1].score
+        hoped = self.beams.score(self.running[0].logprob, self.beams.hoped_length(step))
+        return hoped <= self.finished[-1].score
 
     def _node(self, parent: _Beam, token: int, step: int, logprob: float, score: float, fate: str) -> int:
         if self.keep_tree:
@@ -184,6 +142,10 @@ def beam_search(
     _check_room(longest, beams.length, context_of(model))
     if allowed is not None:
         allowed.check(beams.length, end, never)
+    if isinstance(model, FollowsBeams) and allowed is None and not tree:
+        following = model.follow(start(model, inputs, prefix, longest), beams, end, never)
+        found = searched_ahead(following, beams.length)
+        return [Search(beams, end, never, running=[], finished=one, done=True) for one in found]
     searches = [Search(beams, end, never, allowed, tree) for _ in inputs]
     state, going, width = start(model, inputs, prefix, longest + beams.length), searches, 1
     while going:
@@ -217,7 +179,7 @@ def _continuations(logits: Tensor, going: list[Search], width: int) -> list[list
         logprobs.index_fill_(1, torch.tensor(sorted(going[0].never), device=logits.device), -math.inf)
     if going[0].allowed is not None:
         logprobs = _closed(logprobs, going, width)
-    wanted = max(2, 1 + len(going[0].end)) * going[0].beams.count
+    wanted = going[0].beams.candidates(len(going[0].end))
     values, tokens = logprobs.topk(min(wanted, logprobs.shape[-1]))
     so_far = [[beam.logprob for beam in search.running] for search in going]
     so_far = [[*sums, *[-math.inf] * (width - len(sums))] for sums in so_far]

@@ -2,6 +2,7 @@
 
 A step here feeds a token, scores the next one and takes the best of it: `ahead` goes on with that by itself, as often
 as it is told to, and the host looks at what was written when it likes. `step` is one of them whose scores are read.
+`follow` does the same for beam searches, whose books are kept on the device (beam_books.py).
 
 A graph is bound to the memory it was captured in. Each pool here holds such memory for a number of rows; a state that
 comes to it moves in, with as many rows or fewer, and the state that lived there before moves out with a copy of its
@@ -9,7 +10,6 @@ own. There is one graph for each number of slots looked at, so a short text does
 """
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,17 +17,19 @@ from torch import Tensor
 
 from ..layers import Cache, Encoded, State
 from ..models.base import Model
+from .beam_books import Books
+from .beam_pool import BeamPool
+from .beam_rules import Beams
+from .graphs import Graphs, many_shapes, scratch_memory
 from .protocol import Burst, continues
 
 BUCKET = 96
 LONGEST_BURST = 64
-WARM = 3
 ONE_ROW: dict[str, Any] = {"coordinate_descent_tuning": True, "triton.enable_pdl": True}  # sums: see layers/linear.py
-MOST_SHAPES = 256  # each is captured once and compiled once, on purpose: not the accident that torch's limit is for
 
 
 class Captured:
-    """A model as the decoding protocol sees it, with a compiled step. It can write ahead."""
+    """A model as the decoding protocol sees it, with a compiled step. It can write ahead, and follow beams."""
 
     def __init__(self, model: Model, bucket: int = BUCKET, backend: str = "inductor") -> None:
         self.model, self.bucket = model, bucket
@@ -38,7 +40,11 @@ class Captured:
             torch.compile(self._written, fullgraph=True, dynamic=False, backend=backend, options=chosen)
             for chosen in (options, None)
         )
+        self._search = torch.compile(self._followed, fullgraph=True, dynamic=False, backend=backend)
+        self._move = torch.compile(_moved, fullgraph=True, dynamic=False, backend=backend)
+        self._scratch = scratch_memory(model.device)
         self._pools: dict[tuple[int, ...], _Pool] = {}
+        self._beam_pools: dict[tuple[int, ...], BeamPool] = {}
 
     def start(self, inputs: Tensor, lengths: Tensor | None = None, **options: Any) -> State:
         """Where a pool stands empty, prompts are read straight into its memory."""
@@ -61,20 +67,29 @@ class Captured:
         room = state.cache.size - state.cache.used
         return self._feed(tokens, state, max(1, min(count, room, LONGEST_BURST)), never).burst(len(tokens))
 
+    @torch.inference_mode()
+    def follow(self, state: State, beams: Beams, end: frozenset[int], never: frozenset[int]) -> BeamPool:
+        """Beam searches from a state with a row for each, which is used up. They are over when the next ones begin."""
+        room = state.cache.used + beams.length - 1  # what is written last is not fed
+        self.model.check_room(room - 1)  # pyright: ignore[reportCallIssue]
+        pool = self._beam_pool(state, beams.count, beams.candidates(len(end)), room)
+        pool.begin(state, beams, end, never)
+        return pool
+
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self.model(*inputs, **options)
 
     def _feed(self, tokens: Tensor, state: State, count: int, never: frozenset[int]) -> "_Pool":
         """So many steps one behind the other, none of which waits for the host."""
         cache, pool, logits = state.cache, None, state.logits
-        with torch._dynamo.config.patch(recompile_limit=MOST_SHAPES):
+        with many_shapes():
             for _ in range(count):
                 self.model.check_room(cache.used)  # pyright: ignore[reportCallIssue]
                 cache.begin(1)
                 if pool is None:  # the first step may have made more room
                     pool = self._pool(tokens, state)
                     pool.begin(tokens, state, never)
-                logits = pool.run(cache.seen, self._one if len(pool.tokens) == 1 else self._many)
+                logits = pool.run(cache.seen)
                 cache.used += 1  # the tensor of lengths was counted up inside the graph
         assert pool is not None
         state.logits = logits[: len(tokens)].clone()
@@ -82,17 +97,32 @@ class Captured:
 
     def _pool(self, tokens: Tensor, state: State) -> "_Pool":
         """The pool for such states; a state with more rows than it holds gets a larger one in its place."""
-        shape = (state.cache.size, *(() if state.encoded is None else _shape(state.encoded)))
+        shape = (state.cache.size, *(() if state.encoded is None else state.encoded.shape))
         pool = self._pools.get(shape)
         if pool is None or len(pool.tokens) < len(tokens):
             if pool is not None:
                 pool.move_out()
-            pool = self._pools[shape] = _Pool(tokens, state)
+            compute = self._one if len(tokens) == 1 else self._many
+            pool = self._pools[shape] = _Pool(tokens, state, compute, self._scratch)
         return pool
 
+    def _beam_pool(self, state: State, width: int, candidates: int, room: int) -> BeamPool:
+        """The pool for such searches; for more of them than it holds it gives way to a larger one."""
+        shape = (self._empty(0, room).size, width, candidates, *(() if state.encoded is None else state.encoded.shape))
+        pool = self._beam_pools.get(shape)
+        if pool is None or pool.searches < len(state):
+            del pool
+            self._beam_pools.pop(shape, None)  # first: there is never memory for both
+            cache, vocab = self._empty(len(state) * width, room), state.logits.shape[-1]
+            books = Books.blank(len(state), width, cache.size, candidates, vocab, state.logits.device)
+            pool = self._beam_pools[shape] = BeamPool(self._search, self._move, cache, books, self._scratch)
+        return pool
+
+    def _empty(self, rows: int, room: int | None) -> Cache:
+        return self.model.new_cache(rows, room, self.bucket)  # pyright: ignore[reportCallIssue]
+
     def _vacant(self, rows: int, room: int | None) -> Cache | None:
-        size = self.model.new_cache(0, room, self.bucket).size  # pyright: ignore[reportCallIssue]
-        pool = self._pools.get((size,))
+        pool = self._pools.get((self._empty(0, room).size,))
         return None if pool is None else pool.lent(rows)
 
     def _written(
@@ -110,6 +140,11 @@ class Captured:
         place.add_(1)
         return logits
 
+    def _followed(self, state: State, books: Books) -> None:
+        """One step of beam searches: what went on is fed, and what may come next is taken into the books."""
+        books.take(self.model.next_logits(books.tokens, state))  # pyright: ignore[reportCallIssue]
+        state.cache.lengths.add_(1)  # a search's beams are equally long: lengths need not move with the rows
+
 
 class _Pool:
     """Memory for one shape of state, and the graphs captured in it. The first state's own memory becomes the pool's.
@@ -120,20 +155,20 @@ class _Pool:
     barred           (V,) -inf for tokens that are never written, else 0
     """
 
-    def __init__(self, tokens: Tensor, state: State) -> None:
+    def __init__(self, tokens: Tensor, state: State, compute: Any, scratch: Any) -> None:
         cache, encoded = state.cache, state.encoded
         self.tokens = tokens.clone()
         self.cache = Cache([*cache.keys], [*cache.values], cache.lengths, bucket=cache.bucket)
-        self.encoded = None if encoded is None else _copied(encoded)
+        self.encoded = None if encoded is None else encoded.copied()
         self.written = tokens.new_zeros(LONGEST_BURST, len(tokens))
         self.chances = torch.zeros_like(self.written, dtype=torch.float32)
         self.place = tokens.new_zeros(1)
         self.barred = torch.zeros_like(state.logits[0], dtype=torch.float32)
         self.never: frozenset[int] = frozenset()
         self.steps = 0
-        self.graphs: dict[int, Callable[[], Tensor]] = {}
+        self.compute, self.graphs = compute, Graphs(scratch)
         self.tenant: weakref.ref[Cache] | None = weakref.ref(cache)
-        self.source: Encoded | None = encoded
+        self.source: weakref.ref[Encoded] | None = None if encoded is None else weakref.ref(encoded)
 
     def begin(self, tokens: Tensor, state: State, never: frozenset[int]) -> None:
         """Make ready for steps of the state's rows; what the rows behind them compute is nobody's."""
@@ -148,11 +183,9 @@ class _Pool:
             self.barred[sorted(never)] = -torch.inf
             self.never = never
 
-    def run(self, seen: int, compute: Any) -> Tensor:
+    def run(self, seen: int) -> Tensor:
         self.cache.seen, self.steps = seen, self.steps + 1
-        if seen not in self.graphs:
-            self.graphs[seen] = self._captured(compute)
-        return self.graphs[seen]()
+        return self.graphs.run(seen, self._step, self._rehearsal)
 
     def burst(self, rows: int) -> Burst:
         """What was written since `begin`; the next burst may be under way before this one is read."""
@@ -168,10 +201,10 @@ class _Pool:
         return cache
 
     def _move_in(self, state: State) -> None:
-        if state.encoded is not None and self.encoded is not None and state.encoded is not self.source:
-            for ours, theirs in zip(_tensors(self.encoded), _tensors(state.encoded), strict=True):
-                ours[: len(theirs)].copy_(theirs)
-            self.source = state.encoded
+        heard = None if self.source is None else self.source()
+        if state.encoded is not None and self.encoded is not None and state.encoded is not heard:
+            self.encoded.overwrite(state.encoded)
+            self.source = weakref.ref(state.encoded)
         if self.tenant is not None and self.tenant() is state.cache:
             return
         self.move_out()
@@ -193,57 +226,27 @@ class _Pool:
     def _stores(self) -> tuple[Tensor, ...]:
         return (*self.cache.keys, *self.cache.values, self.cache.lengths)
 
-    def _captured(self, compute: Any) -> Callable[[], Tensor]:
-        """A few runs first, which compile. They write the same slots as the true one, and what they count is undone."""
-        state = State(self.cache, self.tokens.new_empty(0), self.encoded)
-        args = (self.tokens, state, self.barred, self.written, self.chances, self.place)
-        if not self.tokens.is_cuda:
-            return lambda: compute(*args)
+    def _step(self) -> Tensor:
+        state = State(self.cache, self.tokens, self.encoded)  # a step reads no scores
+        return self.compute(self.tokens, state, self.barred, self.written, self.chances, self.place)
+
+    def _rehearsal(self) -> None:
+        """It writes the same slots as the true step, and what it counts is undone."""
         counted = (self.tokens, self.cache.lengths, self.place)
         before = [tensor.clone() for tensor in counted]
+        self._step()
+        for tensor, value in zip(counted, before, strict=True):
+            tensor.copy_(value)
 
-        def undo() -> None:
-            for tensor, value in zip(counted, before, strict=True):
-                tensor.copy_(value)
 
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARM):
-                compute(*args)
-                undo()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            logits = compute(*args)
-
-        def replayed() -> Tensor:
-            graph.replay()
-            return logits
-
-        return replayed
+def _moved(store: Tensor, rows: Tensor) -> None:
+    store.copy_(store.index_select(0, rows))
 
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:
     """Of the compiler's options those that this torch has."""
     known = torch._inductor.list_options()
     return {name: value for name, value in options.items() if name in known}
-
-
-def _shape(encoded: Encoded) -> tuple[int, ...]:
-    """All but the number of sources."""
-    key, value = encoded.memory[0]
-    return (*key.shape[1:], *value.shape[1:], encoded.beams, int(encoded.mask is not None))
-
-
-def _tensors(encoded: Encoded) -> list[Tensor]:
-    pairs = [tensor for pair in encoded.memory for tensor in pair]
-    return pairs if encoded.mask is None else [*pairs, encoded.mask]
-
-
-def _copied(encoded: Encoded) -> Encoded:
-    memory = [(key.clone(), value.clone()) for key, value in encoded.memory]
-    return Encoded(memory, None if encoded.mask is None else encoded.mask.clone(), encoded.beams)
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import ClearheadError
 from ..models.base import Model
+from .beam_rules import Beams, Hypothesis
 
 
 class Rows(Protocol):
@@ -39,29 +40,38 @@ class Decoder(Protocol):
     def step(self, tokens: Tensor, state: Any) -> Tensor: ...
 
 
-class Burst:
-    """What a decoder wrote ahead: tokens and the logarithms of their probabilities, (steps, rows) on its device.
+class OnItsWay:
+    """Tensors of the device that start for the host at once; `wait` waits for them, not for what is done behind them.
 
-    On a GPU they start for the host at once; `read` waits for them, and not for what the device does behind them.
+    On a CPU they are there already.
     """
 
-    def __init__(self, tokens: Tensor, logprobs: Tensor) -> None:
-        self.last, self.arrived = tokens[-1], None
-        self.host = tokens, logprobs
-        if tokens.is_cuda:
-            self.host = tuple(torch.empty_like(t, device="cpu", pin_memory=True) for t in (tokens, logprobs))
-            for there, here in zip(self.host, (tokens, logprobs), strict=True):
+    def __init__(self, *tensors: Tensor) -> None:
+        self.host, self.arrived = tensors, None
+        if tensors[0].is_cuda:
+            self.host = tuple(torch.empty_like(t, device="cpu", pin_memory=True) for t in tensors)
+            for there, here in zip(self.host, tensors, strict=True):
                 there.copy_(here, non_blocking=True)
             self.arrived = torch.cuda.Event()
             self.arrived.record()
 
-    def __len__(self) -> int:
-        return len(self.host[0])
-
-    def read(self) -> tuple[list[list[int]], list[list[float]]]:
+    def wait(self) -> tuple[Tensor, ...]:
         if self.arrived is not None:
             self.arrived.synchronize()
-        tokens, logprobs = self.host
+        return self.host
+
+
+class Burst:
+    """What a decoder wrote ahead: tokens and the logarithms of their probabilities, (steps, rows) on its device."""
+
+    def __init__(self, tokens: Tensor, logprobs: Tensor) -> None:
+        self.last, self._told = tokens[-1], OnItsWay(tokens, logprobs)
+
+    def __len__(self) -> int:
+        return len(self._told.host[0])
+
+    def read(self) -> tuple[list[list[int]], list[list[float]]]:
+        tokens, logprobs = self._told.wait()
         return tokens.tolist(), logprobs.tolist()
 
 
@@ -70,6 +80,34 @@ class WritesAhead(Protocol):
     """A decoder that takes the best token and goes on by itself, several steps without a look of the host."""
 
     def ahead(self, tokens: Tensor, state: Any, count: int, never: frozenset[int]) -> Burst: ...
+
+
+class Look:
+    """Whether searches were still under way when it was asked for: a flag (1,) on their device."""
+
+    def __init__(self, going: Tensor) -> None:
+        self._told = OnItsWay(going.clone())
+
+    def read(self) -> bool:
+        (going,) = self._told.wait()
+        return bool(going)
+
+
+class Following(Protocol):
+    """Beam searches under way on a device: `go_on` takes so many steps and waits for none of them."""
+
+    def go_on(self, steps: int) -> None: ...
+
+    def look(self) -> Look: ...
+
+    def finished(self) -> list[list[Hypothesis]]: ...
+
+
+@runtime_checkable
+class FollowsBeams(Protocol):
+    """A decoder that follows beams by itself. The state has a row for each search, and is used up."""
+
+    def follow(self, state: Any, beams: Beams, end: frozenset[int], never: frozenset[int]) -> Following: ...
 
 
 def check_decodes(model: Model) -> None:

@@ -5,13 +5,16 @@ each were alone: what lies beyond a row's length is never looked at, and the row
 
 What the host must know (how many slots are used, whether all rows are equally long) is settled in `begin` and
 `advance`, outside the layers: between the two a pass touches tensors alone. With `bucket` the shapes of a pass are
-static too: it looks at the first 1, 2, 3, 4, 6, 8, 12 ... buckets, so a few shapes serve every length.
+static too: it looks at the first 1, 2, 3, 4, 6, 8, 12 ... buckets, or at all the slots there are: so a few shapes serve
+every length, and no more slots are held than were asked for.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+SLOTS = 8  # in static shapes there is a multiple of these: attention's kernels read a mask so many numbers at a time
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Cache:
     ) -> "Cache":
         """Room for `size` tokens a row; `widths` are those of a key and of a value."""
         if bucket is not None:
-            size = stepped(bucket, size)
+            size = whole_slots(size)
         key_width, value_width = widths
         keys = [torch.zeros(batch, size, heads, key_width, device=device, dtype=dtype) for _ in range(layers)]
         values = [torch.zeros(batch, size, heads, value_width, device=device, dtype=dtype) for _ in range(layers)]
@@ -57,9 +60,9 @@ class Cache:
     def begin(self, count: int) -> None:
         """`count` tokens are about to come to every row: make room, and settle how many slots they look at."""
         end = self.used + count
-        self.seen = end if self.bucket is None else stepped(self.bucket, end)
-        if self.seen > self.size:
-            self._grow(max(self.seen, 2 * self.size))
+        if end > self.size:
+            self._grow(max(end if self.bucket is None else whole_slots(end), 2 * self.size))
+        self.seen = end if self.bucket is None else min(stepped(self.bucket, end), self.size)
 
     def positions(self, count: int) -> Tensor:
         """(B or 1, count): where the next `count` tokens of each row stand."""
@@ -143,6 +146,10 @@ class Cache:
         if size > self.size:
             for side in (self.keys, self.values):
                 side[:] = [torch.cat([t, t.new_zeros(len(t), size - t.shape[1], *t.shape[2:])], 1) for t in side]
+
+
+def whole_slots(least: int) -> int:
+    return -(-least // SLOTS) * SLOTS
 
 
 def stepped(bucket: int, least: int) -> int:

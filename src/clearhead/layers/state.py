@@ -38,6 +38,26 @@ class Encoded:
         """Whether each row still asks the source that it asked before."""
         return all(row // self.beams == place // self.beams for place, row in enumerate(rows))
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        pairs = [tensor for pair in self.memory for tensor in pair]
+        return pairs if self.mask is None else [*pairs, self.mask]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All but the number of sources."""
+        key, value = self.memory[0]
+        return (*key.shape[1:], *value.shape[1:], self.beams, int(self.mask is not None))
+
+    def copied(self) -> "Encoded":
+        memory = [(key.clone(), value.clone()) for key, value in self.memory]
+        return Encoded(memory, None if self.mask is None else self.mask.clone(), self.beams)
+
+    def overwrite(self, other: "Encoded") -> None:
+        """Other sources of the same shape, as many or fewer, take the place of these in the same memory."""
+        for ours, theirs in zip(self.tensors, other.tensors, strict=True):
+            ours[: len(theirs)].copy_(theirs)
+
     def join(self, other: "Encoded") -> "Encoded":
         """Sources of both, the shorter ones padded; if they serve different numbers of rows, each row gets its own."""
         ours, theirs = (self, other) if self.beams == other.beams else (self._spread(), other._spread())

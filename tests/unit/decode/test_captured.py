@@ -36,10 +36,12 @@ def test_rows_that_leave_at_different_times_get_the_same_tokens(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_beams_find_the_same_sentences(name):
+    """By themselves on the device (test_captured_beams.py has more), and step by step where the tree is wanted."""
     model, captured = both(name)
-    searches = [beam_search(decoder, ROWS, Beams(3, length=12)) for decoder in (model, captured)]
-    plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in searches)
-    assert plain == pooled
+    for tree in (False, True):
+        searches = [beam_search(decoder, ROWS, Beams(3, length=12), tree=tree) for decoder in (model, captured)]
+        plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in searches)
+        assert plain == pooled
 
 
 def test_two_states_that_take_turns_do_not_disturb_each_other():

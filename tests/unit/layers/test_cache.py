@@ -131,6 +131,19 @@ def test_in_static_shapes_the_first_one_two_three_four_six_buckets_are_looked_at
     assert [stepped(4, least) for least in (0, 1, 4, 5, 9, 13, 17, 25, 33, 49)] == [4, 4, 4, 8, 12, 16, 24, 32, 48, 64]
 
 
+def test_in_static_shapes_no_more_slots_are_held_or_looked_at_than_were_asked_for():
+    """But for a few that make a multiple of eight; a text that outgrows them gets more."""
+    cache = static([30, 30], bucket=96, size=33)
+    assert cache.size == 40
+    for _ in range(10):
+        cache.begin(1)
+        assert cache.seen == cache.size == 40
+        cache.advance(1)
+    cache.begin(1)
+    assert cache.size == 80
+    assert cache.seen == 80
+
+
 def test_in_static_shapes_even_rows_have_a_mask_and_positions_of_their_own():
     cache = static([3, 3])
     cache.begin(1)
