@@ -42,7 +42,7 @@ from .text_sources import (
     new_model,
     parallel_text,
 )
-from .written import SCORES, Ends, sacrebleu_module, scored, written
+from .written import SCORES, Ends, sacrebleu_module, scored, signatures, written
 
 SIZES = ("tokens", "sentences")
 LOWEST = "loss"
@@ -170,7 +170,7 @@ class TranslationTask:
         sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
         told = f"{sizes} tokens in the vocabulary; pairs: "
         told += ", ".join(f"{name} {len(rows[0]):,}" for name, rows in self.rows.items())
-        self.notes = (*dataset.notes, *joined, told, *dropped, *cut)
+        self.notes = (*dataset.notes, *joined, told, *dropped, *cut, *signatures(spec.scores))
 
     def _prepared(self, part: Parallel) -> Parallel:
         sources, targets = ([t.lower() if self.spec.lowercase else t for t in s] for s in (part.sources, part.targets))

@@ -59,12 +59,25 @@ def scored(said: Sequence[str], true: Sequence[str], scores: Sequence[str]) -> d
     for score in scores:
         if score == "exact_match":
             figures[score] = sum(a.strip() == b.strip() for a, b in zip(said, true, strict=True)) / len(true)
-        elif score == "chrf":
-            figures[score] = sacrebleu_module().corpus_chrf(list(said), [list(true)]).score
         else:
-            lower = score == "bleu_lower"
-            figures[score] = sacrebleu_module().corpus_bleu(list(said), [list(true)], lowercase=lower).score
+            figures[score] = _metric(score).corpus_score(list(said), [list(true)]).score
     return figures
+
+
+def signatures(scores: Sequence[str]) -> list[str]:
+    """How sacrebleu computes each score, in its own words: what makes two figures comparable."""
+    told = []
+    for score in scores:
+        if score != "exact_match":
+            metric = _metric(score)
+            metric.corpus_score(["a"], [["a"]])  # it counts the references first
+            told.append(f"{score}: {metric.get_signature()}")
+    return told
+
+
+def _metric(score: str) -> Any:
+    metrics = sacrebleu_module().metrics
+    return metrics.CHRF() if score == "chrf" else metrics.BLEU(lowercase=score == "bleu_lower")
 
 
 def sacrebleu_module() -> Any:

@@ -26,7 +26,7 @@ from clearhead.train.recorded import _outline
 from clearhead.train.settings import Settings
 from clearhead.train.task import Batching
 from clearhead.train.translation import TranslationSpec, TranslationTask
-from clearhead.train.written import scored, written
+from clearhead.train.written import scored, signatures, written
 from tests.support import equal, peer
 
 CPU = torch.device("cpu")
@@ -404,7 +404,11 @@ def test_bleu_and_chrf_are_sacrebleus(monkeypatch):
     sacrebleu = pytest.importorskip("sacrebleu", reason="compares with sacrebleu, which is not installed")
     figures = scored(said, true, ["bleu", "bleu_lower", "chrf"])
     assert figures["bleu"] == sacrebleu.corpus_bleu(said, [true]).score
-    assert figures["bleu_lower"] > figures["bleu"] and 0 < figures["chrf"] < 100
+    assert figures["bleu_lower"] > figures["bleu"] and figures["chrf"] == sacrebleu.corpus_chrf(said, [true]).score
+    assert [line.partition("|eff")[0] for line in signatures(["exact_match", "bleu_lower", "bleu"])] == [
+        "bleu_lower: nrefs:1|case:lc",
+        "bleu: nrefs:1|case:mixed",
+    ]
 
 
 def test_dates_between_languages_are_one_task(files):
