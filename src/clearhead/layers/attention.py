@@ -56,9 +56,6 @@ class _Attention(nn.Module):
             path="reference" if recording() else self.path,
             **how,  # pyright: ignore[reportArgumentType]
         )
-        return self.joined(heads_BHLd)
-
-    def joined(self, heads_BHLd: Tensor) -> Tensor:
         concat = tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
         return tap("projected", self.out(concat))
 
@@ -120,7 +117,8 @@ class SelfAttention(_Attention):
         if bias is None and self._takes_one_token(x, cache):
             stores = cache.keys[layer], cache.values[layer], cache.lengths
             scale = self.heads.key**-0.5 if self.scale is None else self.scale
-            return self.joined(torch.ops.clearhead.one_token_attention(query, key, value, *stores, scale, cache.seen))
+            heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, scale, cache.seen)
+            return self.out(heads_BHLd.transpose(1, 2).flatten(2))
         seen = cache.extend(layer, key, value)
         if cache.fresh:  # padding stands behind every true token, where none of them looks
             return self.attend(query, key, value, bias=bias, causal=True, window=self.window)
