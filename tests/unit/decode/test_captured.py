@@ -16,12 +16,13 @@ MODELS = {
 ROWS = [[5, 6, 7, 8, 9], [4, 3], [11, 12, 13], [20]]
 
 
-def both(name: str):
+def both(name: str, backend: str = "eager"):
+    """A model, and the same with compiled steps; the quicker backend does where only the course of things matters."""
     model = clearhead.create(name, device="cpu", seed=0, **MODELS[name])
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(2.0 if weight.dim() > 1 else 1.0)
-    return model, Captured(model, bucket=8, backend="aot_eager")
+    return model, Captured(model, bucket=8, backend=backend)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -35,13 +36,12 @@ def test_rows_that_leave_at_different_times_get_the_same_tokens(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_beams_find_the_same_sentences(name):
-    """By themselves on the device (test_captured_beams.py has more), and step by step where the tree is wanted."""
+def test_beams_whose_tree_is_wanted_go_step_by_step_and_find_the_same_sentences(name):
+    """Those of test_captured_beams.py go by themselves."""
     model, captured = both(name)
-    for tree in (False, True):
-        searches = [beam_search(decoder, ROWS, Beams(3, length=12), tree=tree) for decoder in (model, captured)]
-        plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in searches)
-        assert plain == pooled
+    searches = [beam_search(decoder, ROWS, Beams(3, length=12), tree=True) for decoder in (model, captured)]
+    plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in searches)
+    assert plain == pooled
 
 
 def test_two_states_that_take_turns_do_not_disturb_each_other():
@@ -70,7 +70,7 @@ def test_a_larger_batch_gets_a_larger_pool_and_the_smaller_one_goes_on():
 def test_written_ahead_are_the_tokens_and_probabilities_of_one_step_after_the_other(name, monkeypatch):
     """Bursts of four, so that rows end inside of them, at their ends, and while the next one is under way."""
     monkeypatch.setattr("clearhead.decode.ahead.BURST", 4)
-    model, captured = both(name)
+    model, captured = both(name, "aot_eager")
     favourite = collect(4, generate(model, ROWS, Limits(20)))[1].tokens[0]
     ends_at = (6, 9, 15, 99)
     limits = Limits(20, never=frozenset({favourite}), stopped=lambda row, tokens: len(tokens) >= ends_at[row])
