@@ -18,6 +18,8 @@ from .cache import Cache
 from .linear import Linear, linear
 from .positions import GridRotary, Rotary
 
+SHORT = 64  # tokens that the kernel for short rows holds
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -106,6 +108,10 @@ class SelfAttention(_Attention):
 
         `past` is a cache and this layer's number in it: new keys and values join it and `mask` must be the cache's.
         """
+        if rows is None and past is None and mask is None and bias is None and self._is_short(x):
+            table, places = (None, None) if self.rotary is None else (self.rotary.table, positions)
+            scale = self.heads.key**-0.5 if self.scale is None else self.scale
+            return self.out(torch.ops.clearhead.short_attention(self.qkv(x), self.heads.count, scale, table, places))
         query, key, value = self._project(x, rows)
         if self.rotary is not None:
             asking = positions if positions is None or rows is None else positions[:, :rows]
@@ -125,6 +131,17 @@ class SelfAttention(_Attention):
         if self.window is not None:
             mask = cache.mask(x.shape[1], self.window)
         return self.attend(query, *seen, mask=mask, bias=bias)
+
+    def _is_short(self, x: Tensor) -> bool:
+        """Whether these are short rows in bf16 on a GPU, patches of small pictures: there is a kernel for them."""
+        heads = self.heads
+        if not x.is_cuda or x.shape[1] > SHORT or self.causal or self.window is not None or self.path != "fused":
+            return False
+        alike = heads.count == heads.kv_count and heads.key == heads.value and heads.key in (32, 64, 128)
+        working = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+        known = self.rotary is None or isinstance(self.rotary, GridRotary)
+        usual = alike and known and type(self.qkv) is Linear and not (self.dropout and self.training)
+        return usual and working == torch.bfloat16 and not recording() and has_kernel("short_attention")
 
     def _takes_one_token(self, x: Tensor, cache: Cache) -> bool:
         """Whether this is a step of static shapes on a GPU, for which there is a kernel of our own."""

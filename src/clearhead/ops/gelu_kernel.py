@@ -5,13 +5,14 @@ Here a program takes a strip of columns down a stretch of rows, writes the gradi
 stretches are added by the caller. Importing this file needs Triton.
 """
 
-# pyright: reportUnreachable=false, reportArgumentType=false
+# A type checker takes a kernel for a function of Python.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
-from torch.library import triton_op, wrap_triton
+from torch.library import custom_op
 
 STRETCH = 256  # rows of one program
 ROWS, COLUMNS, WARPS = 16, 256, 8  # of a tile: 16 numbers a thread, and 16 bytes in each of its loads
@@ -47,18 +48,24 @@ def _down_the_rows(
     tl.store(sums + tl.program_id(0) * columns + column, tl.sum(total, 0), there)
 
 
-@triton_op("clearhead::gelu_backward", mutates_args={})
+@custom_op("clearhead::gelu_backward", mutates_args=())
 def gelu_backward(upstream: Tensor, product: Tensor, bias: Tensor, by_tanh: bool) -> tuple[Tensor, Tensor]:
     """upstream and product (rows, columns), bias (columns,) -> the gradient of product + bias, and its columns' sums.
 
     The sums are (stretches, columns) in float32, to be added up.
     """
-    rows, columns = product.shape
+    upstream, product, (rows, columns) = upstream.contiguous(), product.contiguous(), product.shape
     stretches = triton.cdiv(rows, STRETCH)
     gradient = torch.empty_like(product)
     sums = torch.empty(stretches, columns, dtype=torch.float32, device=product.device)
     grid = (stretches, triton.cdiv(columns, COLUMNS))
-    wrap_triton(_down_the_rows)[grid](
+    _down_the_rows[grid](
         upstream, product, bias, gradient, sums, rows, columns, STRETCH, ROWS, COLUMNS, by_tanh, num_warps=WARPS
     )
     return gradient, sums
+
+
+@gelu_backward.register_fake
+def _(upstream: Tensor, product: Tensor, bias: Tensor, by_tanh: bool) -> tuple[Tensor, Tensor]:
+    stretches = -(-product.shape[0] // STRETCH)
+    return torch.empty_like(product), product.new_empty(stretches, product.shape[1], dtype=torch.float32)

@@ -5,13 +5,16 @@ that is made for many queries; this is one kernel, and it reads no slot beyond a
 needs Triton.
 """
 
-# pyright: reportArgumentType=false
+# A type checker takes a kernel for a function of Python.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+
+from typing import Any
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
-from torch.library import triton_op, wrap_triton
+from torch.library import custom_op
 
 SLOTS, WARPS = 64, 4  # looked at together, and by how many threads: 32 numbers each
 
@@ -53,7 +56,7 @@ def _look_back(
     tl.store(answer + (row * heads + head) * VALUE + v, (found / total).to(answer.dtype.element_ty), v < VALUE)
 
 
-@triton_op("clearhead::one_token_attention", mutates_args={"keys", "values"})
+@custom_op("clearhead::one_token_attention", mutates_args=("keys", "values"))
 def one_token_attention(
     query: Tensor,
     key: Tensor,
@@ -73,9 +76,14 @@ def one_token_attention(
     answer = torch.empty(rows, heads, 1, deep, dtype=query.dtype, device=query.device)
     strides = [tensor.stride(place) for tensor in (query, key, value) for place in (0, 1)]
     strides += [tensor.stride(place) for tensor in (keys, values) for place in (0, 1, 2)]
-    wrap_triton(_look_back)[(rows, heads)](
+    _look_back[(rows, heads)](
         query, key, value, keys, values, lengths, answer, scale, *strides,
         SEEN=seen, SHARED=heads // keys.shape[2], SLOTS=SLOTS, KEY=width, VALUE=deep,
         KEY_BLOCK=triton.next_power_of_2(width), VALUE_BLOCK=triton.next_power_of_2(deep), num_warps=WARPS,
     )  # fmt: skip
     return answer
+
+
+@one_token_attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Tensor:
+    return query.new_empty(*query.shape[:3], value.shape[-1])

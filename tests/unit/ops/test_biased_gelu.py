@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead.layers import FeedForward
 from clearhead.ops.biased_gelu import GELUS, biased_gelu
 from clearhead.ops.kernels import ASKED_FOR, has_kernel
 
@@ -50,12 +51,22 @@ def test_the_gradients_are_those_of_torch(name, rows, columns, dtype, share):
         assert near(ours, theirs, share)
 
 
+@pytest.mark.parametrize("name", GELUS)
+def test_a_layer_compiles_with_it(monkeypatch, name):
+    layer, x = FeedForward(16, 32, name), torch.randn(2, 5, 16)
+    plain = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
+    monkeypatch.setattr(FeedForward, "_goes_back_in_one_kernel", lambda self, x: has_kernel("gelu_kernel"))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for ours, theirs in zip(
+        torch.autograd.grad(compiled(x).square().sum(), list(layer.parameters())), plain, strict=True
+    ):
+        assert near(ours, theirs.double(), 1e-5)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", GELUS)
 def test_a_compiled_layer_has_the_gradients_of_one_that_is_not(name):
-    from clearhead.layers import FeedForward
-
     torch.manual_seed(0)
     layer = FeedForward(64, 256, name).cuda()
     x = torch.randn(3, 130, 64, device="cuda")
