@@ -131,7 +131,7 @@ class Captured:
         """One step: a token joins each row, the best of what may come next is noted and stands ready to be fed."""
         logits: Tensor = self.model.next_logits(tokens, state)  # pyright: ignore[reportCallIssue]
         scores = logits.float()
-        best = (scores + barred).argmax(-1)
+        best = first_best(scores + barred)
         chance = scores.gather(-1, best[:, None])[:, 0] - scores.logsumexp(-1)
         written.index_copy_(0, place, best[None])
         chances.index_copy_(0, place, chance[None])
@@ -237,6 +237,17 @@ class _Pool:
         self._step()
         for tensor, value in zip(counted, before, strict=True):
             tensor.copy_(value)
+
+
+def first_best(scores: Tensor) -> Tensor:
+    """(R,V) -> (R,): the first of the largest, as argmax gives it.
+
+    A compiler spreads these two sweeps over a whole GPU, where it leaves argmax to as many programs as there are rows.
+    """
+    words = scores.shape[-1]
+    places = torch.arange(words, device=scores.device)
+    largest = scores == scores.amax(-1, keepdim=True)
+    return torch.where(largest, places, words).amin(-1).clamp(max=words - 1)  # of rows that are no numbers: the last
 
 
 def _moved(store: Tensor, rows: Tensor) -> None:

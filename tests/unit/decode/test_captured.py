@@ -5,7 +5,7 @@ import torch
 
 import clearhead
 from clearhead.decode import Beams, Limits, Sampling, beam_search, collect, generate
-from clearhead.decode.captured import Captured
+from clearhead.decode.captured import Captured, first_best
 
 SMALL = {"vocab": 60, "layers": 2, "width": 32, "heads": 2}
 MODELS = {
@@ -155,3 +155,10 @@ def test_graphs_on_a_gpu_write_what_plain_steps_write(name, rows):
     beams = [beam_search(decoder, rows, Beams(3, length=12)) for decoder in (model, captured)]
     plain, pooled = ([[h.tokens for h in search.finished] for search in found] for found in beams)
     assert plain == pooled
+
+
+def test_the_first_of_the_largest_is_taken_and_what_is_no_number_stays_inside():
+    scores = torch.randn(5, 300).round()
+    scores[3] = -torch.inf
+    assert torch.equal(first_best(scores), scores.argmax(-1))
+    assert first_best(torch.full((1, 7), torch.nan)).tolist() == [6]
