@@ -47,6 +47,11 @@ class _Attention(nn.Module):
         self.out = Linear(heads.count * heads.value, width, bias)
         self.path: Path = "fused"
 
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied with, where a kernel wants to be told."""
+        return self.heads.key**-0.5 if self.scale is None else self.scale
+
     def attend(self, query: Tensor, key: Tensor, value: Tensor, **how: Tensor | bool | int | None) -> Tensor:
         """(B,H,L,d_k), (B,G,M,d_k), (B,G,M,d_v) -> (B,L,width)."""
         heads_BHLd = attention(
@@ -110,8 +115,8 @@ class SelfAttention(_Attention):
         """
         if rows is None and past is None and mask is None and bias is None and self._is_short(x):
             table, places = (None, None) if self.rotary is None else (self.rotary.table, positions)
-            scale = self.heads.key**-0.5 if self.scale is None else self.scale
-            return self.out(torch.ops.clearhead.short_attention(self.qkv(x), self.heads.count, scale, table, places))
+            given = self.qkv(x), self.heads.count, self.factor, table, places
+            return self.out(torch.ops.clearhead.short_attention(*given))
         query, key, value = self._project(x, rows)
         if self.rotary is not None:
             asking = positions if positions is None or rows is None else positions[:, :rows]
@@ -122,8 +127,7 @@ class SelfAttention(_Attention):
         cache, layer = past
         if bias is None and self._takes_one_token(x, cache):
             stores = cache.keys[layer], cache.values[layer], cache.lengths
-            scale = self.heads.key**-0.5 if self.scale is None else self.scale
-            heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, scale, cache.seen)
+            heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, self.factor, cache.seen)
             return self.out(heads_BHLd.transpose(1, 2).flatten(2))
         seen = cache.extend(layer, key, value)
         if cache.fresh:  # padding stands behind every true token, where none of them looks

@@ -11,7 +11,7 @@ from ..trace import tap
 from .dropout import dropped
 from .linear import Linear, for_a_sum, linear
 
-FEW = 512  # rows of a decoding step
+FEW = 512  # rows: a decoding step has no more; the limit itself is not measured
 Positions = nn.Module  # called with (count, positions or None), gives the rows to add
 
 

@@ -40,9 +40,8 @@ def one_row(block: Any, x: Tensor, shared: "Pass", layer: int) -> Tensor:
     attention, norm, feed_forward = block.attention, block.attention_norm, block.feed_forward
     parts = (norm, attention.qkv, attention.out, block.feed_forward_norm, feed_forward.up, feed_forward.down)
     weights = [weight for part in parts for weight in (part.weight, part.bias)]
-    scale = attention.heads.key**-0.5 if attention.scale is None else attention.scale
     stores = cache.keys[layer], cache.values[layer], cache.lengths
-    return torch.ops.clearhead.one_row(x, *weights, *stores, scale, norm.eps, feed_forward.activation)
+    return torch.ops.clearhead.one_row(x, *weights, *stores, attention.factor, norm.eps, feed_forward.activation)
 
 
 def _is_one_row(x: Tensor) -> bool:

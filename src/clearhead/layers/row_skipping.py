@@ -61,7 +61,7 @@ def skipping(
             x, order, places = reordered(x, drawn), order[drawn], None if places is None else places[drawn]
         some, some_rows = places if places is None else places[:working], rows if layer == last else None
         own = replace(shared, positions=some, scale=batch / working)
-        through, around = x.split([working, batch - working])  # on the way back one copy; two slices would make five
+        through, around = x.split([working, batch - working])  # its way back is one copy
         x = torch.cat([around[:, :some_rows], run(block, through, own, layer, some_rows)])
         order, places = order.roll(-working), None if places is None else places.roll(-working, 0)
     return reordered(x, inverse(order))

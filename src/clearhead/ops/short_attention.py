@@ -47,7 +47,7 @@ def _asked(
     product, table, places, scale,
     LENGTH: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr, TURNED: tl.constexpr,
 ):  # fmt: skip
-    """What one head of one row asks: its weights, and the queries and keys that they come from."""
+    """One head of one row: its weights, and in halves the queries and keys that they come from, and the values."""
     WIDTH: tl.constexpr = HEADS * 2 * HALF
     row = tl.arange(0, TOKENS)
     there = row < LENGTH
@@ -61,7 +61,8 @@ def _asked(
     scores = (tl.dot(q1, tl.trans(k1)) + tl.dot(q2, tl.trans(k2))) * scale
     scores = tl.where(there[None, :], scores, float("-inf"))
     weights = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return weights / tl.sum(weights, 1)[:, None], q1, q2, k1, k2
+    v1, v2 = _halves(own + 2 * WIDTH, row, there, 3 * WIDTH, HALF)
+    return weights / tl.sum(weights, 1)[:, None], q1, q2, k1, k2, v1, v2
 
 
 @triton.jit
@@ -70,11 +71,10 @@ def _look(
     LENGTH: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr, TURNED: tl.constexpr,
 ):  # fmt: skip
     WIDTH: tl.constexpr = HEADS * 2 * HALF
-    weights, _, _, _, _ = _asked(product, table, places, scale, LENGTH, TOKENS, HEADS, HALF, TURNED)
+    weights, _, _, _, _, v1, v2 = _asked(product, table, places, scale, LENGTH, TOKENS, HEADS, HALF, TURNED)
     row, head = tl.arange(0, TOKENS), tl.program_id(1) * (2 * HALF)
     there = row < LENGTH
     start = tl.program_id(0).to(tl.int64) * (LENGTH * WIDTH)
-    v1, v2 = _halves(product + 3 * start + 2 * WIDTH + head, row, there, 3 * WIDTH, HALF)
     at = answer + start + head + row[:, None] * WIDTH + tl.arange(0, HALF)[None, :]
     tl.store(at, tl.dot(weights.to(v1.dtype), v1).to(v1.dtype), there[:, None])
     tl.store(at + HALF, tl.dot(weights.to(v2.dtype), v2).to(v2.dtype), there[:, None])
@@ -87,11 +87,10 @@ def _go_back(
 ):  # fmt: skip
     """Everything anew from the product, then its gradient: queries, keys and values side by side, as it has them."""
     WIDTH: tl.constexpr = HEADS * 2 * HALF
-    weights, q1, q2, k1, k2 = _asked(product, table, places, scale, LENGTH, TOKENS, HEADS, HALF, TURNED)
+    weights, q1, q2, k1, k2, v1, v2 = _asked(product, table, places, scale, LENGTH, TOKENS, HEADS, HALF, TURNED)
     row, head = tl.arange(0, TOKENS), tl.program_id(1) * (2 * HALF)
     there = row < LENGTH
     start = tl.program_id(0).to(tl.int64) * (LENGTH * WIDTH)
-    v1, v2 = _halves(product + 3 * start + 2 * WIDTH + head, row, there, 3 * WIDTH, HALF)
     o1, o2 = _halves(upstream + start + head, row, there, WIDTH, HALF)
     across = tl.trans(weights.to(v1.dtype))
     to = gradient + 3 * start + head + row[:, None] * (3 * WIDTH) + tl.arange(0, HALF)[None, :]
