@@ -8,8 +8,10 @@ about two seconds of steps without a pause, when the card is at its power limit.
 of the row: above 1 is faster. Training: fp32 weights under autocast, fused AdamW, no dropout, the loss inside the
 compiled function. Ours is compiled with `fullgraph=True`, so a graph break would be an error; `graphs` counts what
 Dynamo made of each. nanoGPT's forward pass returns its logits, as published. Writing: bf16 weights, a run is a whole
-text or translation (gpu_writing.py). Peak memory is each contestant's own: weights, gradients, optimiser, activations,
-caches and inputs. `of limit` is the least time that the card's fastest product or copy would take, over the time taken.
+text or translation (gpu_writing.py); `log p` is how likely what was written is to transformers' model in fp32, the
+mean logarithm of a token's probability. Peak memory is each contestant's own: weights, gradients, optimiser,
+activations, caches and inputs. `of limit` is the least time that the card's fastest product or copy would take, over
+the time taken.
 """
 
 import argparse
@@ -69,6 +71,7 @@ class Result:
     first_steps_s: float = 0.0
     graphs: int = 0
     same_texts: float | None = None
+    likelihood: float | None = None
 
 
 def compiled(entry: Entry, model: nn.Module, scale: Scale) -> Work:
@@ -179,14 +182,24 @@ def measure(name: str, scale: Scale, graph: bool, best: Mapping[str, float]) -> 
     timed = interleave(contestants, min(scale.rounds, row.rounds), synchronise=scale.synchronise)
     steady = {label: sustained(one.run, timed.median(label), scale) for label, one in ready.items()}
     found = [figures(name, one, timed, steady, ready, best, scale) for one in ready.values()]
-    return (compared(found, ready) if row.tokens else found) + failed
+    return (found if row.judge is None else compared(found, ready, row, scale)) + failed
 
 
-def compared(found: list[Result], ready: Mapping[str, Ready]) -> list[Result]:
-    """How many of the texts are those of the first contestant, token for token: near ties part in bf16."""
-    texts = {label: one.run().cpu() for label, one in ready.items()}
-    first = next(iter(texts.values()))
-    return [replace(one, same_texts=(texts[one.name] == first).all(1).float().mean().item()) for one in found]
+def compared(found: list[Result], ready: Mapping[str, Ready], row: Row, scale: Scale) -> list[Result]:
+    """How many texts are those of the first contestant, token for token, and how likely they are to a judge.
+
+    Near ties part in bf16, and then a text goes its own way: what tells a right one from a wrong one is the judge.
+    """
+    assert row.judge is not None
+    texts = {label: one.run().to(scale.device) for label, one in ready.items()}
+    first, (given,) = next(iter(texts.values())), row.inputs(scale, scale.dtype)
+
+    def judged(one: Result) -> Result:
+        own = texts[one.name]
+        same = (own == first).all(1).float().mean().item()
+        return replace(one, same_texts=same, likelihood=row.judge and row.judge(scale, given, own))
+
+    return [judged(one) for one in found]
 
 
 def failure(row: str, label: str, error: BaseException) -> Result:
@@ -247,7 +260,18 @@ def free(scale: Scale) -> None:
         torch.cuda.empty_cache()
 
 
-COLUMNS = ["ms", "sustained ms", "a second", "peak GiB", "of limit", "ratio [95%]", "sustained", "graphs", "same text"]
+COLUMNS = [
+    "ms",
+    "sustained ms",
+    "a second",
+    "peak GiB",
+    "of limit",
+    "ratio [95%]",
+    "sustained",
+    "graphs",
+    "same text",
+    "log p",
+]
 
 
 def line(result: Result) -> list[str]:
@@ -265,6 +289,7 @@ def line(result: Result) -> list[str]:
         "" if result.sustained_ratio is None else f"{result.sustained_ratio:.3f}",
         str(result.graphs),
         "" if result.same_texts is None else f"{result.same_texts:.0%}",
+        "" if result.likelihood is None else f"{result.likelihood:.4f}",
     ]
 
 

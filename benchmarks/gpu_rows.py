@@ -121,7 +121,8 @@ class Row:
 
     reads   bytes that a run has to read, where that is what limits it: the weights, once for each token written
     rounds  how many at most
-    tokens  whether a run gives what was written: the same weights should write the same
+    judge   where a run gives what was written, the same weights should write the same: given inputs and texts, how
+            likely these are, in the logarithm and a token
     """
 
     unit: str
@@ -132,7 +133,7 @@ class Row:
     entries: list[Entry]
     reads: float = 0.0
     rounds: int = 20
-    tokens: bool = False
+    judge: Callable[[Scale, Tensor, Tensor], float] | None = None
 
 
 def our_vit(scale: Scale, **changes: Any) -> nn.Module:

@@ -25,7 +25,9 @@ from .protocol import Burst, continues
 
 BUCKET = 96
 LONGEST_BURST = 64
-ONE_ROW: dict[str, Any] = {"coordinate_descent_tuning": True, "triton.enable_pdl": True}  # sums: see layers/linear.py
+# For sums instead of products (layers/linear.py). Not "triton.enable_pdl": the compiler's kernels would then begin
+# before an operator of ours has ended, since they only wait for what the compiler itself has written.
+ONE_ROW: dict[str, Any] = {"coordinate_descent_tuning": True}
 
 
 class Captured:
@@ -35,7 +37,7 @@ class Captured:
         self.model, self.bucket = model, bucket
         self.takes, self.config, self.device = model.takes, model.config, model.device
         self.start_token = model.start_token
-        options = _known(ONE_ROW) if backend == "inductor" and model.device.type == "cuda" else None
+        options = ONE_ROW if backend == "inductor" and model.device.type == "cuda" else None
         self._one, self._many = (
             torch.compile(self._written, fullgraph=True, dynamic=False, backend=backend, options=chosen)
             for chosen in (options, None)
@@ -240,24 +242,20 @@ class _Pool:
 
 
 def first_best(scores: Tensor) -> Tensor:
-    """(R,V) -> (R,): the first of the largest, as argmax gives it.
+    """(R,V) -> (R,): the first of the largest, as argmax gives it (but 0 is larger than -0).
 
-    A compiler spreads these two sweeps over a whole GPU, where it leaves argmax to as many programs as there are rows.
+    A compiler spreads the search for a largest number over a whole GPU, where it leaves argmax to as many programs as
+    there are rows. So each score becomes the upper half of a whole number, and its place from the end the lower half.
     """
-    words = scores.shape[-1]
-    places = torch.arange(words, device=scores.device)
-    largest = scores == scores.amax(-1, keepdim=True)
-    return torch.where(largest, places, words).amin(-1).clamp(max=words - 1)  # of rows that are no numbers: the last
+    last = scores.shape[-1] - 1
+    bits = scores.view(torch.int32)
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # the bits of a negative float count backwards
+    from_end = last - torch.arange(last + 1, device=scores.device)
+    return last - (((ordered.long() << 32) | from_end).amax(-1) & 0xFFFFFFFF)
 
 
 def _moved(store: Tensor, rows: Tensor) -> None:
     store.copy_(store.index_select(0, rows))
-
-
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    """Of the compiler's options those that this torch has."""
-    known = torch._inductor.list_options()
-    return {name: value for name, value in options.items() if name in known}
 
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_writing
 from clearhead.errors import ClearheadError
 from tests.support import peer
 
@@ -38,8 +38,17 @@ def test_a_row_measures_ours_beside_its_peer(row, capsys):
     for result in results:
         assert result["reason"] is None and result["ms"] > 0 and result["ratio"]["median"] > 0
         assert result["peak_gib"] == 0  # which a GPU alone can say
-    if gpu.ROWS[row].tokens:
+    if gpu.ROWS[row].judge is not None:
         assert [result["same_texts"] for result in results] == [1.0] * len(results)
+        assert len({result["likelihood"] for result in results}) == 1
+
+
+def test_a_judge_knows_a_text_that_went_wrong():
+    peer("transformers")
+    (given,) = gpu.ROWS["gpt-write-1"].inputs(gpu.QUICK, torch.float32)
+    written = gpu_writing.their_writing(gpu_writing.their_gpt(gpu.QUICK), gpu.QUICK)(given)
+    right, wrong = (gpu_writing.likelihood_of_writing(gpu.QUICK, given, text) for text in (written, written ^ 1))
+    assert wrong < right - 1
 
 
 def test_the_table_comes_last_and_a_file_has_the_figures(tmp_path, capsys):

@@ -157,8 +157,28 @@ def test_graphs_on_a_gpu_write_what_plain_steps_write(name, rows):
     assert plain == pooled
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rows", [1, 4])
+@torch.inference_mode()
+def test_in_bf16_on_a_gpu_what_is_written_is_the_best_of_plain_steps_up_to_near_ties(rows):
+    model = clearhead.create("gpt2", device="cuda", dtype=torch.bfloat16, seed=0, layers=3)
+    prompt = torch.randint(50257, (rows, 90), device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    captured = Captured(model)
+    state, plain = captured.start(prompt, room=150), model.start(prompt, room=150)
+    tokens = plain.logits.argmax(-1)
+    for chosen in torch.tensor(captured.ahead(tokens, state, 40).read()[0], device="cuda"):
+        scores = model.step(tokens, plain).float()
+        assert (scores.amax(-1) - scores.gather(-1, chosen[:, None])[:, 0] < 0.1).all()
+        tokens = chosen
+
+
 def test_the_first_of_the_largest_is_taken_and_what_is_no_number_stays_inside():
-    scores = torch.randn(5, 300).round()
+    scores = torch.randn(50, 300).round() + 0.0  # with many that are equally large; no zero is negative
+    scores[:20] -= 9
     scores[3] = -torch.inf
+    scores[4, 17] = torch.inf
     assert torch.equal(first_best(scores), scores.argmax(-1))
-    assert first_best(torch.full((1, 7), torch.nan)).tolist() == [6]
+    fine = torch.randn(50, 300) * 1e-30
+    assert torch.equal(first_best(fine), fine.argmax(-1))
+    assert 0 <= first_best(torch.full((1, 7), torch.nan)).item() < 7
