@@ -30,36 +30,36 @@ RAND = Ranges(30, 0.3, 0.45, math.inf, 0.9, 4)  # RandAugment (Cubuk and others 
 WIDE = Ranges(135, 0.99, 1.0, 32, 0.99, 6)  # TrivialAugment's wide ones (Müller and Hutter 2021)
 
 
-def rotate(pixels: Tensor, degrees: Tensor, fill: float) -> Tensor:
-    """Counter-clockwise about the middle."""
+Row = tuple[Tensor, Tensor, Tensor]
+
+
+def rotation(degrees: Tensor) -> tuple[Row, Row]:
+    """The map of a turn about the middle, counter-clockwise. All maps here are for `warp`."""
     angle = torch.deg2rad(degrees)
     cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    return warp(pixels, (cos, -sin, zero), (sin, cos, zero), fill)
+    return (cos, -sin, zero), (sin, cos, zero)
 
 
-def shear_x(pixels: Tensor, slope: Tensor, fill: float) -> Tensor:
+def shear_x(slope: Tensor) -> tuple[Row, Row]:
     one, zero = torch.ones_like(slope), torch.zeros_like(slope)
-    return warp(pixels, (one, slope, zero), (zero, one, zero), fill)
+    return (one, slope, zero), (zero, one, zero)
 
 
-def shear_y(pixels: Tensor, slope: Tensor, fill: float) -> Tensor:
+def shear_y(slope: Tensor) -> tuple[Row, Row]:
     one, zero = torch.ones_like(slope), torch.zeros_like(slope)
-    return warp(pixels, (one, zero, zero), (slope, one, zero), fill)
+    return (one, zero, zero), (slope, one, zero)
 
 
-def shift_x(pixels: Tensor, distance: Tensor, fill: float) -> Tensor:
+def shift_x(distance: Tensor) -> tuple[Row, Row]:
     """To the left by so many pixels."""
     one, zero = torch.ones_like(distance), torch.zeros_like(distance)
-    return warp(pixels, (one, zero, distance), (zero, one, zero), fill)
+    return (one, zero, distance), (zero, one, zero)
 
 
-def shift_y(pixels: Tensor, distance: Tensor, fill: float) -> Tensor:
+def shift_y(distance: Tensor) -> tuple[Row, Row]:
     """Upwards by so many pixels."""
     one, zero = torch.ones_like(distance), torch.zeros_like(distance)
-    return warp(pixels, (one, zero, zero), (zero, one, distance), fill)
-
-
-Row = tuple[Tensor, Tensor, Tensor]
+    return (one, zero, zero), (zero, one, distance)
 
 
 def warp(pixels: Tensor, row_x: Row, row_y: Row, fill: float) -> Tensor:
@@ -154,24 +154,32 @@ def equalize(pixels: Tensor) -> Tensor:
 
 
 # An operation at a strength from 0 (nothing) to 1 (as far as the ranges go), with a sign where it has two directions.
-Operation = Callable[[Tensor, Tensor, Tensor, Ranges, float], Tensor]
+Operation = Callable[[Tensor, Tensor, Tensor, Ranges], Tensor]
 
-OPERATIONS: dict[str, Operation] = {
-    "identity": lambda x, m, s, r, f: x,
-    "autocontrast": lambda x, m, s, r, f: autocontrast(x),
-    "equalize": lambda x, m, s, r, f: equalize(x),
-    "rotate": lambda x, m, s, r, f: rotate(x, r.degrees * m * s, f),
-    "solarize": lambda x, m, s, r, f: solarize(x, (1 - m) * (256 / 255)),
-    "colour": lambda x, m, s, r, f: colour(x, 1 + r.enhance * m * s),
-    "posterize": lambda x, m, s, r, f: posterize(x, (r.bits * m).round()),
-    "contrast": lambda x, m, s, r, f: contrast(x, 1 + r.enhance * m * s),
-    "brightness": lambda x, m, s, r, f: brightness(x, 1 + r.enhance * m * s),
-    "sharpness": lambda x, m, s, r, f: sharpness(x, 1 + r.enhance * m * s),
-    "shear_x": lambda x, m, s, r, f: shear_x(x, r.shear * m * s, f),
-    "shear_y": lambda x, m, s, r, f: shear_y(x, r.shear * m * s, f),
-    "shift_x": lambda x, m, s, r, f: shift_x(x, _farthest(r, x.shape[3]) * m * s, f),
-    "shift_y": lambda x, m, s, r, f: shift_y(x, _farthest(r, x.shape[2]) * m * s, f),
+COLOURS: dict[str, Operation] = {
+    "identity": lambda x, m, s, r: x,
+    "autocontrast": lambda x, m, s, r: autocontrast(x),
+    "equalize": lambda x, m, s, r: equalize(x),
+    "solarize": lambda x, m, s, r: solarize(x, (1 - m) * (256 / 255)),
+    "colour": lambda x, m, s, r: colour(x, 1 + r.enhance * m * s),
+    "posterize": lambda x, m, s, r: posterize(x, (r.bits * m).round()),
+    "contrast": lambda x, m, s, r: contrast(x, 1 + r.enhance * m * s),
+    "brightness": lambda x, m, s, r: brightness(x, 1 + r.enhance * m * s),
+    "sharpness": lambda x, m, s, r: sharpness(x, 1 + r.enhance * m * s),
 }
+
+# What moves pixels differs by its map alone, made of strength, sign, ranges, height and width: one look-up serves all.
+Map = Callable[[Tensor, Tensor, Ranges, int, int], tuple[Row, Row]]
+
+MAPS: dict[str, Map] = {
+    "rotate": lambda m, s, r, h, w: rotation(r.degrees * m * s),
+    "shear_x": lambda m, s, r, h, w: shear_x(r.shear * m * s),
+    "shear_y": lambda m, s, r, h, w: shear_y(r.shear * m * s),
+    "shift_x": lambda m, s, r, h, w: shift_x(_farthest(r, w) * m * s),
+    "shift_y": lambda m, s, r, h, w: shift_y(_farthest(r, h) * m * s),
+}
+
+OPERATIONS = (*COLOURS, *MAPS)
 
 
 def _farthest(ranges: Ranges, edge: int) -> float:
@@ -189,11 +197,14 @@ def one_each(pixels: Tensor, order: Tensor, strength: Tensor, sign: Tensor, rang
     So every picture meets every operation with the same chance, each operation works on its own pictures alone, and no
     shape depends on chance. Entries beyond the batch stand for pictures a second time, whose results are dropped.
     """
-    shares = order.view(-1, len(OPERATIONS)).unbind(1)
-    results = [
-        operation(pixels[share % len(pixels)], strength[share], sign[share], ranges, fill)
-        for operation, share in zip(OPERATIONS.values(), shares, strict=True)
-    ]
-    drawn = torch.cat(shares)
+    size, shares = pixels.shape[2:], dict(zip(OPERATIONS, order.view(-1, len(OPERATIONS)).unbind(1), strict=True))
+    maps = [make(strength[shares[name]], sign[shares[name]], ranges, *size) for name, make in MAPS.items()]
+    row_x, row_y = (tuple(map(torch.cat, zip(*rows, strict=True))) for rows in zip(*maps, strict=True))
+    moved = torch.cat([shares[name] for name in MAPS])
+    results = [warp(pixels[moved % len(pixels)], row_x, row_y, fill)]  # pyright: ignore[reportArgumentType]
+    for name, operation in COLOURS.items():
+        share = shares[name]
+        results.append(operation(pixels[share % len(pixels)], strength[share], sign[share], ranges))
+    drawn = torch.cat([moved, *(shares[name] for name in COLOURS)])
     places = torch.empty_like(drawn).scatter_(0, drawn, torch.arange(len(drawn), device=drawn.device))
     return torch.cat(results)[places[: len(pixels)]]

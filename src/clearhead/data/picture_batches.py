@@ -7,14 +7,14 @@ cut to size by threads, some batches ahead.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from ..errors import ClearheadError
-from .augment import Augmentation, apply, draw
+from .augment import Augmentation, apply, compiled_steps, draw
 from .kinds import Pictures
 from .mix import draw_mixing, mix
 from .picture_sources import AHEAD, picture_source
@@ -75,7 +75,7 @@ class PictureBatches:
         self._source = picture_source(part, self.device, size, centre, workers)
         self.mean, self.std = (_channels(v, self._source.channels, self.device) for v in (mean, std))
         _require(bool((self.std > 0).all()), f"std must be above 0, not {std!r}")
-        self._apply: Callable[..., Tensor] = torch.compile(apply) if compiled else apply
+        self._steps = compiled_steps() if compiled else None
         self._orders: dict[int, Tensor] = {}
         self._started: dict[tuple[int, int, int], Any] = {}
 
@@ -92,7 +92,7 @@ class PictureBatches:
         rows, job = self._started.pop((step, rank, world))
         generator = Generator(self.device).manual_seed(number(self.seed, "augment", step, rank))
         pixels = self._source.finish(job)
-        pixels = self._apply(pixels, self.augmentation, draw(pixels, self.augmentation, generator))
+        pixels = apply(pixels, self.augmentation, draw(pixels, self.augmentation, generator), self._steps)
         targets = self.labels[rows.to(self.device)]
         if self.augmentation.mixes:
             chances = self.augmentation

@@ -58,7 +58,8 @@ class Watch:
 class Outcome:
     """What came of a run: figures by part, how long it trained, how many updates it made, and whether it is done.
 
-    `preparing` is how much of the time went into compiling and recording updates (graph=true), in the last sitting.
+    `preparing` is how much of the time went into the first batch and into compiling and recording updates (graph=true),
+    in the last sitting.
     """
 
     folder: Path

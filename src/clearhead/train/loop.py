@@ -86,7 +86,9 @@ class Trainer:
             floor=self.settings.floor,
         )
         self.step, self.best, self.waited, self.spent = 0, None, 0, 0.0
+        self.preparing = 0.0  # seconds in which the making of batches was compiled; `recorded` has those of updates
         self.snapshots: list[int] = []
+        self._figures: Any = None  # of the last update
         self.depths: dict[str, float] = dict.fromkeys(DEPTHS, 0.0)
         self.metrics: Metrics | None = None
         self.interrupt = Interrupt()
@@ -181,8 +183,7 @@ class Trainer:
         settings, here = self.settings, self.here
         torch.manual_seed(_seed(settings.seed, self.step, here.rank))
         phase = self._enter()
-        numbers = range(self.step * settings.accumulate, (self.step + 1) * settings.accumulate)
-        batches = [self._batch(number) for number in numbers]
+        batches = self._batches()
         weight, stops = here.sums(sum(self.task.weight(batch) for batch in batches), int(self.interrupt.wanted))
         if stops:
             return False
@@ -194,6 +195,14 @@ class Trainer:
         self.step += 1
         self._figures = (*computed, weight)
         return True
+
+    def _batches(self) -> list[Any]:
+        """What the next update is computed for. In a run's first one, the making of batches may be compiled."""
+        began, first = time.perf_counter(), self.step * self.settings.accumulate
+        batches = [self._batch(number) for number in range(first, first + self.settings.accumulate)]
+        if self._figures is None:
+            self.preparing += time.perf_counter() - began
+        return batches
 
     def _computed(self, batches: Sequence[Any], scale: float | Tensor) -> Figures:
         """All that the device does for an update: the sums of the losses, and the gradient's norm before clipping."""
@@ -306,7 +315,7 @@ class Trainer:
         merge(self.model)
         self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
-        outcome.preparing = None if self.recorded is None else self.recorded.seconds
+        outcome.preparing = None if self.recorded is None else self.recorded.seconds + self.preparing
         self.outputs.tell(outcome, self.run, self.spent + time.perf_counter() - began)
         return outcome
 

@@ -1,6 +1,5 @@
 """Augmentation: each operation against Pillow, identity to the last bit, seeds, and the statistics of what is drawn."""
 
-import functools
 import math
 
 import numpy as np
@@ -96,7 +95,7 @@ def test_rotate_is_pillows():
         for image, angle in zip(images(pixels), degrees, strict=True)
     ]
     # On the very border of the picture rounding decides whether a point is inside.
-    apart = (ops.rotate(pixels / 255, torch.tensor(degrees), 0.2) * 255 - stacked(expected)).abs().amax(1)
+    apart = (ops.warp(pixels / 255, *ops.rotation(torch.tensor(degrees)), 0.2) * 255 - stacked(expected)).abs().amax(1)
     assert apart[:4].max() <= 1 and (apart > 1).float().mean() < 0.002
 
 
@@ -113,7 +112,8 @@ def test_shears_and_shifts_are_pillows_affine_maps_about_the_middle(name):
         }[name]
         size, kind = image.size, Image.Transform.AFFINE
         expected.append(image.transform(size, kind, matrix, Image.Resampling.BILINEAR, fillcolor=(0, 0, 0)))
-    assert levels_apart(getattr(ops, name)(pixels / 255, torch.tensor(amounts), 0.0), expected) < 1.001
+    result = ops.warp(pixels / 255, *getattr(ops, name)(torch.tensor(amounts)), 0.0)
+    assert levels_apart(result, expected) < 1.001
 
 
 NOTHING = {
@@ -121,8 +121,8 @@ NOTHING = {
     "posterize": (ops.posterize, torch.zeros(5)),
     "solarize": (ops.solarize, torch.full((5,), 256 / 255)),
     **{
-        op.__name__: (functools.partial(op, fill=0.5), torch.zeros(5))
-        for op in (ops.rotate, ops.shear_x, ops.shear_y, ops.shift_x, ops.shift_y)
+        make.__name__: (lambda pixels, amount, make=make: ops.warp(pixels, *make(amount), 0.5), torch.zeros(5))
+        for make in (ops.rotation, ops.shear_x, ops.shear_y, ops.shift_x, ops.shift_y)
     },
 }
 
@@ -134,11 +134,17 @@ def test_a_parameter_that_means_nothing_changes_no_bit(operation, parameter, cha
     assert torch.equal(operation(pixels, parameter), pixels)
 
 
+def operated(name: str, pixels: Tensor, strength: Tensor, sign: Tensor, ranges: ops.Ranges) -> Tensor:
+    if name in ops.COLOURS:
+        return ops.COLOURS[name](pixels, strength, sign, ranges)
+    return ops.warp(pixels, *ops.MAPS[name](strength, sign, ranges, *pixels.shape[2:]), 0.0)
+
+
 def test_a_strength_of_nothing_changes_no_bit_in_any_operation_that_has_one():
     pixels = torch.rand(5, 3, 8, 8, generator=seeded())
-    for name, operation in ops.OPERATIONS.items():
+    for name in ops.OPERATIONS:
         if name not in ("autocontrast", "equalize"):
-            assert torch.equal(operation(pixels, torch.zeros(5), torch.ones(5), ops.WIDE, 0.0), pixels), name
+            assert torch.equal(operated(name, pixels, torch.zeros(5), torch.ones(5), ops.WIDE), pixels), name
 
 
 @pytest.mark.parametrize("batch", [1, 3, 14, 33])
@@ -150,9 +156,8 @@ def test_one_operation_each_is_the_operation_itself(batch):
     result = ops.one_each(pixels, order, strength, sign, ops.RAND, 0.0)
     for entry, picture in enumerate(order.tolist()):
         if picture < batch:
-            operation = list(ops.OPERATIONS.values())[entry % len(ops.OPERATIONS)]
-            one, at = pixels[picture : picture + 1], slice(picture, picture + 1)
-            assert equal(result[at], operation(one, strength[at], sign[at], ops.RAND, 0.0))
+            name, at = ops.OPERATIONS[entry % len(ops.OPERATIONS)], slice(picture, picture + 1)
+            assert equal(result[at], operated(name, pixels[at], strength[at], sign[at], ops.RAND))
 
 
 def test_every_picture_meets_every_operation_equally_often():
@@ -167,14 +172,26 @@ def test_every_picture_meets_every_operation_equally_often():
     assert met.min() > 60 and met.max() < 145  # 100 expected, 9.6 deviation
 
 
-def test_randaugment_keeps_its_magnitude_and_trivialaugment_stays_below_it():
+def test_randaugment_keeps_its_magnitude_and_others_stay_below_it():
     pixels = torch.zeros(700, 1, 2, 2)
+    varied = draw(pixels, Augmentation(ops="varied", magnitude=0.6), seeded())
+    assert varied.strengths is not None and varied.strengths.max() <= 0.6
+    assert varied.strengths.mean().item() == pytest.approx(0.3, abs=0.03)
     rand = draw(pixels, Augmentation(ops="rand", ops_count=2, magnitude=0.3), seeded())
     trivial = draw(pixels, Augmentation(ops="trivial", magnitude=0.6), seeded())
     assert rand.strengths is not None and trivial.strengths is not None and rand.signs is not None
     assert rand.strengths.shape == (2, 700) and rand.strengths.unique().tolist() == [pytest.approx(0.3)]
     assert trivial.strengths.max() <= 0.6 and trivial.strengths.mean().item() == pytest.approx(0.3, abs=0.03)
     assert set(rand.signs.unique().tolist()) == {-1.0, 1.0} and abs(rand.signs.mean().item()) < 0.1
+
+
+def test_varied_strengths_are_strengths_in_the_ranges_of_randaugment():
+    pixels = torch.rand(14, 3, 8, 8, generator=seeded())
+    settings = Augmentation(ops="varied", magnitude=0.8)
+    draws = draw(pixels, settings, seeded())
+    assert draws.orders is not None and draws.strengths is not None and draws.signs is not None
+    expected = ops.one_each(pixels, draws.orders[0], draws.strengths[0], draws.signs[0], ops.RAND, 0.0)
+    assert torch.equal(augment(pixels, settings, seeded()), expected)
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
@@ -385,7 +402,7 @@ def test_settings_come_from_a_run_and_unknown_ones_are_named():
         ({"crop": -1}, "crop must be a whole number from 0, not -1"),
         ({"crop": 1.5}, "crop must be a whole number from 0, not 1.5"),
         ({"ops_count": 0}, "ops_count must be a whole number from 1, not 0"),
-        ({"ops": "auto"}, "ops must be one of none, rand, trivial, not 'auto'"),
+        ({"ops": "auto"}, "ops must be one of none, rand, varied, trivial, not 'auto'"),
         ({"padding": "edge"}, "padding must be one of fill, reflect, not 'edge'"),
         ({"mixup": 0.6, "cutmix": 0.6}, "mixup 0.6 and cutmix 0.6 are more than 1 together"),
         ({"area": [0.5, 0.2]}, "area must be two shares up to 1, not (0.5, 0.2)"),
