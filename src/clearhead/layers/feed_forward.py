@@ -23,15 +23,19 @@ class FeedForward(nn.Module):
         self.activation, self.dropout = activation, dropout
 
     def forward(self, x: Tensor) -> Tensor:
+        return tap("output", self.down(self.features(x)))
+
+    def features(self, x: Tensor) -> Tensor:
+        """x (..., width) -> (..., ff): all but the way down."""
         if self._in_one_kernel(x):
             rows = torch.ops.aten._addmm_activation(self.up.bias, x.flatten(0, -2), self.up.weight.T, use_gelu=True)
-            return self.down(rows.view(*x.shape[:-1], -1))
+            return rows.view(*x.shape[:-1], -1)
         if self._goes_back_in_one_kernel(x):
             x = biased_gelu(F.linear(x, self.up.weight), self.up.bias, self.activation)
-            return self.down(dropped(x, self.dropout, self.training))
-        x = tap("expanded", self.up(x))  # the widest rows of a pass: one name, and one place where it can be
-        x = tap("hidden", activate(self.activation, x, overwrite=not recording()))
-        return tap("output", self.down(dropped(x, self.dropout, self.training)))
+        else:
+            x = tap("expanded", self.up(x))  # the widest rows of a pass: one name, and one place where it can be
+            x = tap("hidden", activate(self.activation, x, overwrite=not recording()))
+        return dropped(x, self.dropout, self.training)
 
     def _in_one_kernel(self, x: Tensor) -> bool:
         """Whether product and GELU can be one kernel: a GPU's library has the tanh formula behind its product."""

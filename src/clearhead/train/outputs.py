@@ -46,8 +46,8 @@ class Outputs:
         """result.json: the figures by part, and what they cost on which machine.
 
         `seconds` is the time of updates and validations over all sittings, `wall_seconds` the last judgement too,
-        and `preparing_seconds` what of it went into the first batch and into compiling and recording updates, where they
-        are recorded.
+        and `preparing_seconds` what of it went into the first batch and into compiling and recording updates, where
+        they are recorded.
         """
         if self.here.first:
             result = {"run": run.name, "steps": outcome.steps, "seconds": outcome.seconds, "wall_seconds": wall}
