@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import ClearheadError
 from ..ops import PATHS, Path, attention
+from ..ops.joined_qkv import joined_qkv, split_heads
 from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .cache import Cache
@@ -65,11 +66,6 @@ class _Attention(nn.Module):
         )
         concat = tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
         return tap("projected", self.out(concat))
-
-
-def split_heads(x: Tensor, count: int) -> Tensor:
-    """(B,L,count*d) -> (B,count,L,d), a view."""
-    return x.unflatten(-1, (count, -1)).transpose(1, 2)
 
 
 def some_outputs(layer: Any, x: Tensor, outputs: slice) -> Tensor:
@@ -160,8 +156,28 @@ class SelfAttention(_Attention):
             and has_kernel("one_token_kernel")
         )
 
+    def _goes_back_in_one_kernel(self, x: Tensor) -> bool:
+        """Whether the gradients of the product of all three and of its bias are made by a kernel of our own.
+
+        Not where queries and keys are turned: the compiler has one kernel for turning back and putting together.
+        """
+        return (
+            x.is_cuda
+            and torch.compiler.is_compiling()
+            and torch.is_grad_enabled()
+            and self.rotary is None
+            and type(self.qkv) is Linear
+            and self.qkv.bias is not None
+            and self.qkv.bias.requires_grad
+            and self.qkv.weight.requires_grad
+            and has_kernel("qkv_kernel")
+        )
+
     def _project(self, x: Tensor, rows: int | None) -> tuple[Tensor, Tensor, Tensor]:
         heads, sizes = self.heads, self.sizes
+        if rows is None and self._goes_back_in_one_kernel(x):
+            counts = heads.count, heads.kv_count, heads.kv_count
+            return joined_qkv(x, self.qkv.weight, self.qkv.bias, sizes, counts)
         if rows is None:
             query, key, value = self.qkv(x).split(sizes, -1)
         else:
