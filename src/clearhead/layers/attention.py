@@ -54,7 +54,7 @@ class _Attention(nn.Module):
         return self.heads.key**-0.5 if self.scale is None else self.scale
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, **how: Tensor | bool | int | None) -> Tensor:
-        """(B,H,L,d_k), (B,G,M,d_k), (B,G,M,d_v) -> (B,L,width)."""
+        """(B,H,L,d_k), (B,G,M,d_k), (B,G,M,d_v) -> (B,L,H*d_v), the heads side by side."""
         heads_BHLd = attention(
             query,
             key,
@@ -64,7 +64,9 @@ class _Attention(nn.Module):
             path="reference" if recording() else self.path,
             **how,  # pyright: ignore[reportArgumentType]
         )
-        concat = tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
+        return tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
+
+    def projected(self, concat: Tensor) -> Tensor:
         return tap("projected", self.out(concat))
 
 
@@ -109,10 +111,22 @@ class SelfAttention(_Attention):
 
         `past` is a cache and this layer's number in it: new keys and values join it and `mask` must be the cache's.
         """
+        return self.projected(self.concat(x, mask, bias, positions, past, rows))
+
+    def concat(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        positions: Tensor | None = None,
+        past: tuple[Cache, int] | None = None,
+        rows: int | None = None,
+    ) -> Tensor:
+        """All of `forward` but the last product: (B,L,H*d_v), the heads side by side."""
         if rows is None and past is None and mask is None and bias is None and self._is_short(x):
             table, places = (None, None) if self.rotary is None else (self.rotary.table, positions)
             given = self.qkv(x), self.heads.count, self.factor, table, places
-            return self.out(torch.ops.clearhead.short_attention(*given))
+            return torch.ops.clearhead.short_attention(*given)
         query, key, value = self._project(x, rows)
         if self.rotary is not None:
             asking = positions if positions is None or rows is None else positions[:, :rows]
@@ -124,7 +138,7 @@ class SelfAttention(_Attention):
         if bias is None and self._takes_one_token(x, cache):
             stores = cache.keys[layer], cache.values[layer], cache.lengths
             heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, self.factor, cache.seen)
-            return self.out(heads_BHLd.transpose(1, 2).flatten(2))
+            return heads_BHLd.transpose(1, 2).flatten(2)
         seen = cache.extend(layer, key, value)
         if cache.fresh:  # padding stands behind every true token, where none of them looks
             return self.attend(query, key, value, bias=bias, causal=True, window=self.window)
@@ -223,7 +237,7 @@ class CrossAttention(_Attention):
         asking = x.reshape(len(memory[0]), -1, x.shape[-1])
         query = tap("query", split_heads(self.query(asking), self.heads.count))
         key, value = tap("key", memory[0]), tap("value", memory[1])
-        return self.attend(query, key, value, mask=mask, causal=causal).view_as(x)
+        return self.projected(self.attend(query, key, value, mask=mask, causal=causal)).view_as(x)
 
 
 def use_path(model: nn.Module, path: Path) -> nn.Module:

@@ -1,6 +1,6 @@
 """A stack: N blocks, and a norm behind them where the family has one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from ..errors import ClearheadError
 from ..trace import recording
 from .block import Block, Pass
 from .row_skipping import skipping
+from .streamed import streamed, streams
 
 
 class Stack(nn.Module):
@@ -31,10 +32,17 @@ class Stack(nn.Module):
         if self.training and self.skipped:
             x = skipping(list(self.blocks), run, x, shared, rows, self.skipped)
         else:
-            last = len(self.blocks) - 1
-            for layer, block in enumerate(self.blocks):
-                x = run(block, x, shared, layer, rows if layer == last else None)
+            x = self._through(run, x, shared, rows)
         return x if self.norm is None else self.norm(x)
+
+    def _through(self, run: Callable[..., Tensor], x: Tensor, shared: Pass, rows: int | None) -> Tensor:
+        blocks = list(self.blocks)
+        alike = blocks if rows is None else blocks[:-1]
+        if streams(alike, x, shared):
+            x, blocks = streamed(alike, x, shared), blocks[len(alike) :]
+        for layer, block in enumerate(blocks, len(self.blocks) - len(blocks)):
+            x = run(block, x, shared, layer, rows if layer == len(self.blocks) - 1 else None)
+        return x
 
     def _may_compute_again(self, shared: Pass) -> bool:
         """Only where a way back comes, and nobody would see a block twice: neither a cache nor a recorder."""
