@@ -1,10 +1,11 @@
 """Do batches keep up with a GPU? How much of its time a recipe's updates use, at several places of the run.
 
-    python -m benchmarks.busy [vit-cifar10 translate-multi30k] [--at 0 0.8] [--updates 60] [--json]
+    python -m benchmarks.busy [vit-cifar10 translate-multi30k] [key=value ...] [--at 0 0.8] [--kernels 30] [--json]
 
 `busy` is the time in which any kernel runs, by torch's profiler, over the time that as many updates take without it.
 `same batch` is an update whose batch is not made but taken again: the difference is what batches cost, on whichever
-side. The data must be at hand (CLEARHEAD_DATA); nothing is saved but in a folder that is thrown away.
+side. `--kernels` lists those that take the longest. `key=value` changes the recipes as in `clearhead train`. The data
+must be at hand (CLEARHEAD_DATA); nothing is saved but in a folder that is thrown away.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from clearhead.errors import ClearheadError
-from clearhead.recipes import recipe
+from clearhead.recipes.start import named_run
 from clearhead.train.job import Watch
 from clearhead.train.loop import Trainer
 from clearhead.train.ranks import Ranks
@@ -40,6 +42,7 @@ class Result:
     kernels_ms: float
     kernels: float
     busy: float
+    longest: list[tuple[str, float, float]]  # name, ms and number in an update, the first takes the longest
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
@@ -51,8 +54,17 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def measure(name: str, places: Sequence[float], updates: int) -> list[Result]:
-    run, device = recipe(name), torch.device("cuda")
+def by_name(spans: Iterable[tuple[str, float, float]], updates: int) -> list[tuple[str, float, float]]:
+    """Kernels (name, from, to in microseconds) of so many updates, as milliseconds and number in each."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for name, first, last in spans:
+        found[name].append(last - first)
+    sums = [(name, sum(times) / updates / 1e3, len(times) / updates) for name, times in found.items()]
+    return sorted(sums, key=lambda one: -one[1])
+
+
+def measure(name: str, changes: Sequence[str], places: Sequence[float], updates: int) -> list[Result]:
+    run, device = named_run(name, [], list(changes)), torch.device("cuda")
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(run, Path(folder), Ranks(0, 1, device), Watch(), run.spec.open())
         return [_measured(trainer, name, place, updates) for place in places]
@@ -65,13 +77,15 @@ def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         _updates(trainer, updates)
     events = [event for event in watched.events() or [] if event.device_type == torch.autograd.DeviceType.CUDA]
-    kernels = covered((event.time_range.start, event.time_range.end) for event in events) / 1e6
+    spans = [(event.name, event.time_range.start, event.time_range.end) for event in events]
+    kernels = covered(span[1:] for span in spans) / 1e6
     kept, made = trainer._batch(trainer.step), trainer._batch
     trainer._batch = lambda number: kept
     same = _updates(trainer, updates)
     trainer._batch = made
-    ms = 1e3 / updates
-    return Result(name, place, seconds * ms, same * ms, kernels * ms, len(events) / updates, kernels / seconds)
+    ms, count = 1e3 / updates, len(events) / updates
+    longest = by_name(spans, updates)
+    return Result(name, place, seconds * ms, same * ms, kernels * ms, count, kernels / seconds, longest)
 
 
 def _updates(trainer: Trainer, count: int) -> float:
@@ -86,23 +100,36 @@ def _updates(trainer: Trainer, count: int) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("recipes", nargs="*", default=["vit-cifar10", "translate-multi30k"])
+    parser.add_argument(
+        "words", nargs="*", metavar="recipe|key=value", help="vit-cifar10, translate-multi30k by default"
+    )
     parser.add_argument("--at", nargs="+", type=float, default=[0.0, 0.8], help="shares of the run, from 0 to 1")
     parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="list the N kernels that take the longest")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
     given = parser.parse_args(words)
+    changes = [word for word in given.words if "=" in word]
+    names = [word for word in given.words if "=" not in word] or ["vit-cifar10", "translate-multi30k"]
     try:
         if not torch.cuda.is_available():
             raise ClearheadError("there is no CUDA device to keep busy")
-        found = [result for name in given.recipes for result in measure(name, given.at, given.updates)]
+        found = [result for name in names for result in measure(name, changes, given.at, given.updates)]
     except ClearheadError as problem:
         print(f"busy: {problem}", file=sys.stderr)
         return 1
     if given.json:
         print(json.dumps([asdict(result) for result in found]))
     else:
+        for result in found if given.kernels else []:
+            print(f"{result.recipe} at {result.at:.0%}:")
+            print(table(["kernel", "ms", "times"], [_kernel(one) for one in result.longest[: given.kernels]]), "\n")
         print(table(HEADER, [_line(result) for result in found]))
     return 0
+
+
+def _kernel(one: tuple[str, float, float]) -> list[str]:
+    name, ms, times = one
+    return [name[:100], f"{ms:.3f}", f"{times:.1f}"]
 
 
 def _line(result: Result) -> list[str]:
