@@ -2,17 +2,20 @@
 
 A step of one text is nothing but products of a matrix with a vector, and those are nothing but reading the matrix. What
 costs time is all between two readings: a launch ends, the next one begins, and the memory stands idle. So one launch
-does it all, in five phases, each spread over all programs:
+does it all, in four phases, each spread over all programs:
 
     1  norm, queries, keys and values; the new key and value go straight into the cache
     2  attention of each head over the cache, its slots divided among a few programs
     3  what these found joined, projected, added to the stream
-    4  norm, up, activation
-    5  down, added to the stream
+    4  norm, up, activation, down, added to the stream
 
-Between two phases all programs meet. Each asks for its share of the next weights on the way to the meeting: they arrive
-while it waits. What others wrote is read past the first cache level (".cg"), which may hold what was there before. The
-phases can also be launched one by one: then the end of a launch is the meeting.
+Between two phases all programs meet. Each asks for its share of the weights a phase before it needs them: they arrive
+while it computes and waits. What others wrote is read past the first cache level (".cg"), which may hold what was there
+before. The phases can also be launched one by one: then the end of a launch is the meeting.
+
+Between up and down nobody meets: a program multiplies the features that it has with their columns of the down weight,
+and what all programs get is added up in memory. The last one to come adds that to the stream. They come in any order,
+so the sums are of whole numbers: then the order makes no difference, not in one bit.
 
 The meeting place is one number in memory. Every program adds 1 to it, the first one so much that all together add 2^31:
 the sign turns when the last one has come, and all other bits are as before. Nobody resets anything, so the same memory
@@ -30,12 +33,16 @@ import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # pyright: ignore[reportMissingImports]
 
-PHASES = 5
+PHASES = 4
 SLOTS = 512  # so many slots of the cache are on their way before the queries are known; others follow in a loop
 CHUNK = tl.constexpr(256)  # columns that the 32 threads of a warp read at once, 16 bytes each
+FEATURES = tl.constexpr(32)  # so many of a program's features have both their weights in registers, others follow
 NEGLIGIBLE = tl.constexpr(-1e30)
+# The sums of whole numbers are in units of 2^-36. They overflow at 2^27, 134 million; GPT-2's stream has thousands.
+# A part of 2^-13 or more keeps all bits that it has in fp32. A smaller one loses less than a unit, 132 of those at most
+# 2^-28, which is two bits of fp32 next to 1/64. What is not finite comes out as some number, but for the stream's own.
+UNITS = tl.constexpr(2.0**36)
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,12 @@ class Plan:
     warps     of a program
     splits    among how many programs the slots of one head are divided
     together  one launch with meetings in it, or a launch for each phase
-    gathered  the driver promises that all programs run at once, or refuses
-    fetched   a layer's later weights set out for the second cache level while its first phase runs
-    ahead     the next launch begins, and asks for its weights, before this one ends
     """
 
     programs: int = 128
     warps: int = 8
     splits: int = 4
     together: bool = True
-    gathered: bool = True
-    fetched: bool = True
-    ahead: bool = False
 
 
 plan = Plan()
@@ -76,19 +77,18 @@ def one_row(
     """
     width, ff, heads = x.shape[-1], up_weight.shape[0], keys.shape[2]
     programs, splits = _spread(x.device, heads)
-    after, middle, query, hidden = (x.new_empty(size) for size in (x.shape, width, width, ff))
+    after, middle, query = (x.new_empty(size) for size in (x.shape, width, width))
     found, sizes = (x.new_empty(splits * size, dtype=torch.float32) for size in (width, heads))
-    meeting = _meeting_place(x.device, qkv_weight.data_ptr())
+    sums, meeting = x.new_empty(width, dtype=torch.int64), _meeting_place(x.device, qkv_weight.data_ptr())
     together = plan.together and x.is_cuda
     for first, last in [(1, PHASES)] if together else [(phase, phase) for phase in range(1, PHASES + 1)]:
         _layer[(programs,)](
             x, after, norm_weight, norm_bias, qkv_weight, qkv_bias, out_weight, out_bias,
             second_weight, second_bias, up_weight, up_bias, down_weight, down_bias,
-            keys, values, lengths, query, found, sizes, middle, hidden, meeting, scale, eps,
+            keys, values, lengths, query, found, sizes, middle, sums, meeting, scale, eps,
             WIDTH=width, FF=ff, HEADS=heads, SPLITS=splits, SLOTS=SLOTS // splits, ACTIVATION=activation,
-            PROGRAMS=programs, STEP=plan.warps, FIRST=first, LAST=last, AHEAD=plan.ahead,
-            BULK=plan.fetched and _takes_bulk(out_weight, up_weight, down_weight),
-            num_warps=plan.warps, launch_cooperative_grid=together and plan.gathered, launch_pdl=plan.ahead,
+            PROGRAMS=programs, STEP=plan.warps, FIRST=first, LAST=last,
+            num_warps=plan.warps, launch_cooperative_grid=together,  # all at once, or the driver refuses
         )  # fmt: skip
     return after
 
@@ -105,12 +105,6 @@ def _spread(device: torch.device, heads: int) -> tuple[int, int]:
     return programs, min(plan.splits, 1 << (programs // heads).bit_length() - 1)
 
 
-def _takes_bulk(*weights: Tensor) -> bool:
-    """Whether a single instruction can fetch a program's share of a weight: Hopper has it, for aligned memory."""
-    aligned = all(weight.data_ptr() % 16 == 0 for weight in weights)
-    return aligned and weights[0].is_cuda and torch.cuda.get_device_capability(weights[0].device) >= (9, 0)
-
-
 @cache
 def _meeting_place(device: torch.device, layer: int) -> Tensor:
     """One for each layer, which its weight's address names, so that two models may run beside each other.
@@ -120,92 +114,94 @@ def _meeting_place(device: torch.device, layer: int) -> Tensor:
     return torch.zeros(1, dtype=torch.int32, device=device)
 
 
-@triton.jit
+# Were `sums` known to be aligned, a thread would add to two of them next to each other, and a warp to every other one.
+@triton.jit(do_not_specialize_on_alignment=["sums"])
 def _layer(
     x, after, norm_weight, norm_bias, qkv_weight, qkv_bias, out_weight, out_bias,
     second_weight, second_bias, up_weight, up_bias, down_weight, down_bias,
-    keys, values, lengths, query, found, sizes, middle, hidden, meeting, scale, eps,
+    keys, values, lengths, query, found, sizes, middle, sums, meeting, scale, eps,
     WIDTH: tl.constexpr, FF: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr,
     ACTIVATION: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
-    AHEAD: tl.constexpr, BULK: tl.constexpr,
 ):  # fmt: skip
-    """The phases from FIRST to LAST. `sign` is that of the number where the programs meet: it turns at each meeting."""
-    sign = 0
+    """The phases from FIRST to LAST. `sign` is that of the number where the programs meet: it turns at each meeting.
+
+    Between coming to a meeting and waiting there a program asks for weights: not for those of the phase that begins,
+    but for those of the one behind it. A warp has few counters of what it waits for: with the first thing that it needs
+    of what it asked for before a meeting it awaits all of that. So what takes long is asked for when nothing else is.
+    """
+    ASKED: tl.constexpr = triton.cdiv(3 * WIDTH, PROGRAMS)  # a program's share of queries, keys and values
+    ROWS: tl.constexpr = triton.cdiv(WIDTH, PROGRAMS)  # of the stream
+    SHARE: tl.constexpr = 8 * triton.cdiv(FF, 8 * PROGRAMS)  # of features: 16 bytes or more of a row of down
+    BATCH: tl.constexpr = min(SHARE, max(FEATURES, STEP))
+    program, sign, length = tl.program_id(0), 0, _length(lengths)
     if FIRST == 1:
-        sign = _ask(
-            x, norm_weight, norm_bias, qkv_weight, qkv_bias, keys, values, lengths, query, eps, meeting,
-            out_weight, up_weight, down_weight, WIDTH, FF, PROGRAMS, STEP, AHEAD, BULK, LAST > 1,
-        )  # fmt: skip
+        qkv = _linear(qkv_weight, qkv_bias, program * ASKED, ASKED, 3 * WIDTH, WIDTH, STEP)
+        norm = _vector(norm_weight, WIDTH), _vector(norm_bias, WIDTH)
+        sign = _wait(meeting, sign, False)
+        stream = _vector(x, WIDTH)
+        if LAST > 1:
+            sign = _sign(meeting)
+        _ask(stream, norm, qkv, keys, values, length, query, sums, eps, WIDTH, ASKED, ROWS, STEP)
+        _come(meeting, PROGRAMS, LAST > 1)
     if FIRST <= 2 and LAST >= 2:
-        sign = _attend(
-            query, keys, values, lengths, found, sizes, scale, meeting, sign,
-            WIDTH, HEADS, SPLITS, SLOTS, PROGRAMS, FIRST < 2, AHEAD,
-        )  # fmt: skip
+        earlier = _earlier(keys, values, length, WIDTH, HEADS, SPLITS, SLOTS)
     if FIRST <= 3 and LAST >= 3:
-        sign = _project(
-            x, found, sizes, out_weight, out_bias, middle, meeting, sign,
-            WIDTH, HEADS, SPLITS, PROGRAMS, STEP, FIRST < 3, AHEAD,
+        out = _linear(out_weight, out_bias, program * ROWS, ROWS, WIDTH, WIDTH, STEP)
+        before = _own(x, program * ROWS, ROWS, WIDTH, STEP)
+    if FIRST <= 2 and LAST >= 2:
+        sign = _wait(meeting, sign, FIRST < 2)
+        _attend(query, keys, values, length, earlier, found, sizes, scale, WIDTH, HEADS, SPLITS, SLOTS)
+        _come(meeting, PROGRAMS, LAST > 2)
+    if LAST == 4:
+        up = _linear(up_weight, up_bias, program * SHARE, BATCH, FF, WIDTH, STEP)
+        down = _columns(down_weight, program * SHARE, BATCH, WIDTH, FF, STEP)
+        norm = _vector(second_weight, WIDTH), _vector(second_bias, WIDTH)
+        added = _own(down_bias, 0, WIDTH, WIDTH, STEP)
+    if FIRST <= 3 and LAST >= 3:
+        sign = _wait(meeting, sign, FIRST < 3)
+        _project(before, found, sizes, out, middle, WIDTH, HEADS, SPLITS, ROWS, STEP)
+        _come(meeting, PROGRAMS, LAST > 3)
+    if LAST == 4:
+        _wait(meeting, sign, FIRST < 4)
+        _feed_forward(
+            middle, norm, up, down, up_weight, up_bias, down_weight, sums, eps,
+            WIDTH, FF, SHARE, BATCH, ACTIVATION, STEP,
         )  # fmt: skip
-    if FIRST <= 4 and LAST >= 4:
-        sign = _expand(
-            middle, second_weight, second_bias, up_weight, up_bias, hidden, eps, meeting, sign,
-            WIDTH, FF, ACTIVATION, PROGRAMS, STEP, FIRST < 4, AHEAD,
-        )  # fmt: skip
-    if LAST == 5:
-        _shrink(
-            middle, hidden, down_weight, down_bias, after, meeting, sign,
-            WIDTH, FF, PROGRAMS, STEP, FIRST < 5, AHEAD,
-        )  # fmt: skip
+        _finish(middle, added, sums, after, meeting, WIDTH, PROGRAMS, STEP)
 
 
 @triton.jit
 def _ask(
-    x, norm_weight, norm_bias, weight, bias, keys, values, lengths, query, eps, meeting,
-    out_weight, up_weight, down_weight, WIDTH: tl.constexpr, FF: tl.constexpr, PROGRAMS: tl.constexpr,
-    STEP: tl.constexpr, AHEAD: tl.constexpr, BULK: tl.constexpr, MORE: tl.constexpr,
+    stream, norm, qkv, keys, values, length, query, sums, eps,
+    WIDTH: tl.constexpr, ASKED: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """Phase 1: q, k and v. In the cache a slot's keys are one row of WIDTH, as they come out of the product."""
-    tiles, added = _tiles(weight, 3 * WIDTH, WIDTH, PROGRAMS, STEP), _own(bias, 3 * WIDTH, PROGRAMS, STEP)
-    factor, shift = _vector(norm_weight, WIDTH), _vector(norm_bias, WIDTH)
-    if BULK:
-        _fetch(out_weight, WIDTH, WIDTH, PROGRAMS)
-        _fetch(up_weight, FF, WIDTH, PROGRAMS)
-        _fetch(down_weight, WIDTH, FF, PROGRAMS)
-    sign = _wait(meeting, 0, False, AHEAD)
-    if MORE:
-        sign = tl.load(meeting, volatile=True)  # it can't turn before this program has come to the first meeting
-    slot = _length(lengths) * WIDTH
-    normed = _normed(_passed(x, WIDTH), factor, shift, eps, WIDTH).to(x.dtype.element_ty)
-    for block in tl.static_range(len(tiles)):
-        rows, there = _rows(block, 3 * WIDTH, PROGRAMS, STEP)
-        result = _product(tiles[block], normed, added[block]).to(x.dtype.element_ty)
-        tl.store(query + rows, result, mask=there & (rows < WIDTH))
-        tl.store(keys + slot + rows - WIDTH, result, mask=there & (rows >= WIDTH) & (rows < 2 * WIDTH))
-        tl.store(values + slot + rows - 2 * WIDTH, result, mask=there & (rows >= 2 * WIDTH))
-    return sign
+    result = _product(qkv, _normed(stream, norm, eps, WIDTH).to(stream.dtype), STEP).to(stream.dtype)
+    rows, own = _rows(tl.program_id(0) * ASKED, ASKED, 3 * WIDTH, STEP)
+    tl.store(query + rows, result, mask=own & (rows < WIDTH))
+    tl.store(keys + length * WIDTH + rows - WIDTH, result, mask=own & (rows >= WIDTH) & (rows < 2 * WIDTH))
+    tl.store(values + length * WIDTH + rows - 2 * WIDTH, result, mask=own & (rows >= 2 * WIDTH))
+    outputs, there = _rows(tl.program_id(0) * ROWS, ROWS, WIDTH, STEP)
+    tl.store(sums + outputs, 0, mask=there)  # to these all add in phase 4
+
+
+@triton.jit
+def _earlier(keys, values, length, WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr):
+    """Keys and values of earlier tokens, for phase 2: the new token's are not there yet."""
+    features, slots, length = _part(length, WIDTH, HEADS, SPLITS, SLOTS)
+    there = slots < length
+    return _slots(keys, slots, features, there, WIDTH), _slots(values, slots, features, there, WIDTH)
 
 
 @triton.jit
 def _attend(
-    query, keys, values, lengths, found, sizes, scale, meeting, sign,
-    WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr, PROGRAMS: tl.constexpr,
-    MEET: tl.constexpr, AHEAD: tl.constexpr,
+    query, keys, values, length, earlier, found, sizes, scale,
+    WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Phase 2: of a head's slots a program takes every SPLITS-th. What it finds, and the logarithm of what that weighs.
-
-    Slots of earlier tokens are asked for before the meeting, the new one is put in its place behind it.
-    """
-    HEAD: tl.constexpr = WIDTH // HEADS
+    """Phase 2: a program's slots of a head. What it finds, and the logarithm of what that weighs."""
     head, split = tl.program_id(0) % HEADS, tl.program_id(0) // HEADS
-    length = _length(lengths)
-    if split >= SPLITS:
-        length = -1  # this program is here for the meetings alone
-    features = head * HEAD + tl.arange(0, HEAD)
-    slots = split + SPLITS * tl.arange(0, SLOTS)
-    _come(meeting, PROGRAMS, MEET)
-    key = _slots(keys, slots, features, slots < length, WIDTH)
-    value = _slots(values, slots, features, slots < length, WIDTH)
-    sign = _wait(meeting, sign, MEET, AHEAD)
+    features, slots, length = _part(length, WIDTH, HEADS, SPLITS, SLOTS)
+    key, value = earlier
     if length >= 0:
         asking = tl.load(query + features, cache_modifier=".cg").to(tl.float32) * scale
         new = (slots == length)[:, None]
@@ -222,109 +218,100 @@ def _attend(
         total = tl.maximum(total, 1e-30)  # a short text leaves some programs without a slot
         tl.store(found + split * WIDTH + features, answer / total)
         tl.store(sizes + split * HEADS + head, top + tl.log(total))
-    return sign
 
 
 @triton.jit
 def _project(
-    x, found, sizes, weight, bias, middle, meeting, sign,
-    WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr,
-    MEET: tl.constexpr, AHEAD: tl.constexpr,
+    before, found, sizes, out, middle,
+    WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """Phase 3: the heads' output, projected, and the stream."""
-    _come(meeting, PROGRAMS, MEET)
-    tiles, added = _tiles(weight, WIDTH, WIDTH, PROGRAMS, STEP), _own(bias, WIDTH, PROGRAMS, STEP)
-    stream = _own(x, WIDTH, PROGRAMS, STEP)
-    sign = _wait(meeting, sign, MEET, AHEAD)
-    concat = _joined(found, sizes, WIDTH, HEADS, SPLITS).to(x.dtype.element_ty)
-    for block in tl.static_range(len(tiles)):
-        rows, there = _rows(block, WIDTH, PROGRAMS, STEP)
-        change = _product(tiles[block], concat, added[block]).to(x.dtype.element_ty)
-        tl.store(middle + rows, stream[block].to(tl.float32) + change.to(tl.float32), mask=there)
-    return sign
+    concat = _joined(found, sizes, WIDTH, HEADS, SPLITS).to(before.dtype)
+    change = _product(out, concat, STEP).to(before.dtype)
+    rows, there = _rows(tl.program_id(0) * ROWS, ROWS, WIDTH, STEP)
+    tl.store(middle + rows, before.to(tl.float32) + change.to(tl.float32), mask=there)
 
 
 @triton.jit
-def _expand(
-    middle, norm_weight, norm_bias, weight, bias, hidden, eps, meeting, sign,
-    WIDTH: tl.constexpr, FF: tl.constexpr, ACTIVATION: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr,
-    MEET: tl.constexpr, AHEAD: tl.constexpr,
+def _feed_forward(
+    middle, norm, up, down, up_weight, up_bias, down_weight, sums, eps,
+    WIDTH: tl.constexpr, FF: tl.constexpr, SHARE: tl.constexpr, BATCH: tl.constexpr, ACTIVATION: tl.constexpr,
+    STEP: tl.constexpr,
 ):  # fmt: skip
-    """Phase 4: the feed-forward layer's features."""
-    _come(meeting, PROGRAMS, MEET)
-    tiles, added = _tiles(weight, FF, WIDTH, PROGRAMS, STEP), _own(bias, FF, PROGRAMS, STEP)
-    factor, shift = _vector(norm_weight, WIDTH), _vector(norm_bias, WIDTH)
-    sign = _wait(meeting, sign, MEET, AHEAD)
-    normed = _normed(_passed(middle, WIDTH), factor, shift, eps, WIDTH).to(middle.dtype.element_ty)
-    for block in tl.static_range(len(tiles)):
-        rows, there = _rows(block, FF, PROGRAMS, STEP)
-        result = _product(tiles[block], normed, added[block]).to(middle.dtype.element_ty)
-        tl.store(hidden + rows, _activated(result.to(tl.float32), ACTIVATION), mask=there)
-    return sign
+    """Phase 4: a program's features, and their part of each output, which is added to the parts of others."""
+    normed = _normed(_vector(middle, WIDTH), norm, eps, WIDTH).to(middle.dtype.element_ty)
+    part = _passed_through(normed, up, down, ACTIVATION, STEP)
+    for start in tl.static_range(BATCH, SHARE, BATCH):
+        first = tl.program_id(0) * SHARE + start
+        up = _linear(up_weight, up_bias, first, min(BATCH, SHARE - start), FF, WIDTH, STEP)
+        down = _columns(down_weight, first, min(BATCH, SHARE - start), WIDTH, FF, STEP)
+        part += _passed_through(normed, up, down, ACTIVATION, STEP)
+    outputs, there = _rows(0, WIDTH, WIDTH, STEP)
+    wide = part.to(tl.float64)  # the compiler spreads the parts over all threads before this, else behind what follows
+    tl.atomic_add(sums + outputs, (wide * UNITS).to(tl.int64), mask=there, sem="relaxed")
 
 
 @triton.jit
-def _shrink(
-    middle, hidden, weight, bias, after, meeting, sign,
-    WIDTH: tl.constexpr, FF: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr,
-    MEET: tl.constexpr, AHEAD: tl.constexpr,
-):  # fmt: skip
-    """Phase 5: back to the stream. Its rows are those that this program wrote in phase 3: they needn't be met for."""
-    _come(meeting, PROGRAMS, MEET)
-    tiles, added = _tiles(weight, WIDTH, FF, PROGRAMS, STEP), _own(bias, WIDTH, PROGRAMS, STEP)
-    stream = _own(middle, WIDTH, PROGRAMS, STEP)
-    _wait(meeting, sign, MEET, AHEAD)
-    wide = _passed(hidden, FF)
-    for block in tl.static_range(len(tiles)):
-        rows, there = _rows(block, WIDTH, PROGRAMS, STEP)
-        change = _product(tiles[block], wide, added[block]).to(middle.dtype.element_ty)
-        tl.store(after + rows, stream[block].to(tl.float32) + change.to(tl.float32), mask=there)
+def _passed_through(normed, up, down, ACTIVATION: tl.constexpr, STEP: tl.constexpr):
+    """A batch of features: the rows of the up weight, the activation, and their columns of the down weight, in fp32."""
+    features = _product(up, normed, STEP).to(normed.dtype)
+    hidden = _activated(features.to(tl.float32), ACTIVATION).to(normed.dtype)
+    return tl.sum(down.to(tl.float32) * hidden.to(tl.float32)[None, :], 1)
+
+
+@triton.jit
+def _finish(middle, added, sums, after, meeting, WIDTH: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
+    """The end of phase 4, by the program that comes last: all parts are there, and nobody needs to wait."""
+    if _is_last(meeting, PROGRAMS):
+        outputs, there = _rows(0, WIDTH, WIDTH, STEP)
+        stream = _own(middle, 0, WIDTH, WIDTH, STEP)
+        total = tl.load(sums + outputs, mask=there, other=0, cache_modifier=".cg").to(tl.float32) / UNITS
+        change = (total + added.to(tl.float32)).to(stream.dtype)
+        tl.store(after + outputs, stream.to(tl.float32) + change.to(tl.float32), mask=there)
+
+
+@triton.jit
+def _sign(meeting):
+    """That of the number where the programs meet: it can't turn before this one has come to the first meeting.
+
+    One thread reads it for all, and they have it at once. Each for itself would await it only when it looks whether the
+    first meeting is over, together with what it asked for before.
+    """
+    return tl.atomic_add(meeting, 0, sem="relaxed")
 
 
 @triton.jit
 def _come(meeting, PROGRAMS: tl.constexpr, MEET: tl.constexpr):
     """To a meeting, with all that this program wrote: one thread speaks for it, when the others are done."""
-    REST: tl.constexpr = 2147483647 - PROGRAMS + 2
     if MEET:
         tl.debug_barrier()
-        tl.atomic_add(meeting, tl.where(tl.program_id(0) == 0, REST, 1), sem="release")
+        tl.atomic_add(meeting, _voice(PROGRAMS), sem="release")
 
 
 @triton.jit
-def _wait(meeting, sign, MEET: tl.constexpr, AHEAD: tl.constexpr):
-    """For all of the phase before: until the last has come, or until its launch ends. The sign from now on."""
+def _wait(meeting, sign, MEET: tl.constexpr):
+    """Until the last program has come. The sign from now on. (Nothing is added: the compiler makes it a load.)"""
     if MEET:
         while (tl.atomic_add(meeting, 0, sem="acquire") ^ sign) >= 0:
             pass
         sign = ~sign
-    elif AHEAD:
-        gdc_wait()
-        gdc_launch_dependents()
+    else:
+        tl.debug_barrier()  # or the assembler puts off what was asked for until it is needed
     return sign
 
 
 @triton.jit
-def _fetch(weight, N: tl.constexpr, K: tl.constexpr, PROGRAMS: tl.constexpr):
-    """Ask for this program's rows of a weight (N,K), to be in the second cache level when their phase comes."""
-    SHARE: tl.constexpr = triton.cdiv(N, PROGRAMS)
-    first = tl.program_id(0) * SHARE
-    size = tl.maximum(tl.minimum(SHARE, N - first), 0) * (K * weight.dtype.element_ty.primitive_bitwidth // 8)
-    tl.inline_asm_elementwise(
-        """{
-        .reg .pred mine;
-        .reg .b32 thread;
-        mov.u32 thread, %tid.x;
-        setp.eq.u32 mine, thread, 0;
-        setp.ne.and.u32 mine, $2, 0, mine;
-        @mine cp.async.bulk.prefetch.L2.global [$1], $2;
-        mov.u32 $0, 0;
-        }""",
-        "=r,l,r",
-        [weight + first * K, size],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
+def _is_last(meeting, PROGRAMS: tl.constexpr):
+    """Come to a meeting where nobody waits: whether all others have been there, and what they wrote can be seen."""
+    tl.debug_barrier()
+    others = tl.atomic_add(meeting, _voice(PROGRAMS), sem="acq_rel") & 2147483647
+    return others == 2147483647 - _voice(PROGRAMS) + 1
+
+
+@triton.jit
+def _voice(PROGRAMS: tl.constexpr):
+    """What this program adds to the number where they meet: those of all programs are 2^31."""
+    return tl.where(tl.program_id(0) == 0, 2147483647 - PROGRAMS + 2, 1)
 
 
 @triton.jit
@@ -334,34 +321,57 @@ def _length(lengths):
 
 
 @triton.jit
-def _rows(block, N: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
-    """A block of this program's share of N rows: their numbers, and which of them there are."""
-    SHARE: tl.constexpr = triton.cdiv(N, PROGRAMS)
-    inside = block * STEP + tl.arange(0, STEP)
-    rows = tl.program_id(0) * SHARE + inside
-    return rows, (inside < SHARE) & (rows < N)
+def _part(length, WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr):
+    """A head's features, the first of its slots that are this program's (every SPLITS-th is), and the row's length.
+
+    A program that has no head has a row of length -1: it is there for the meetings alone.
+    """
+    HEAD: tl.constexpr = WIDTH // HEADS
+    head, split = tl.program_id(0) % HEADS, tl.program_id(0) // HEADS
+    length = tl.where(split < SPLITS, length, -1)
+    return head * HEAD + tl.arange(0, HEAD), split + SPLITS * tl.arange(0, SLOTS), length
 
 
 @triton.jit
-def _own(pointer, N: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
-    """Of N numbers those of this program's rows, block by block."""
-    blocks = ()
-    for block in tl.static_range(triton.cdiv(triton.cdiv(N, PROGRAMS), STEP)):
-        rows, there = _rows(block, N, PROGRAMS, STEP)
-        blocks += (tl.load(pointer + rows, mask=there, other=0.0, cache_modifier=".cg"),)
-    return blocks
+def _rows(first, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
+    """COUNT rows from `first` on, of N in all, in whole blocks of STEP: their numbers, and which of them there are."""
+    inside = tl.arange(0, STEP * triton.next_power_of_2(triton.cdiv(COUNT, STEP)))
+    return first + inside, (inside < COUNT) & (first + inside < N)
 
 
 @triton.jit
-def _tiles(weight, N: tl.constexpr, K: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
-    """This program's rows of a weight (N,K), block by block, all asked for at once. A row is with one warp."""
-    blocks, columns = (), _places(K)
-    for block in tl.static_range(triton.cdiv(triton.cdiv(N, PROGRAMS), STEP)):
-        rows, there = _rows(block, N, PROGRAMS, STEP)
-        at = rows[:, None, None] * K + columns[None, :, :]
+def _own(pointer, first, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
+    """Of N numbers those of some rows, zeros behind them."""
+    rows, there = _rows(first, COUNT, N, STEP)
+    return tl.load(pointer + rows, mask=there, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def _tiles(weight, first, COUNT: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.constexpr):
+    """Some rows of a weight (N,K), in blocks of STEP, all asked for at once. A row is with one warp."""
+    tiles, columns = (), _places(K)
+    for start in tl.static_range(0, COUNT, STEP):
+        inside = start + tl.arange(0, STEP)
+        there = (inside < COUNT) & (first + inside < N)
+        at = (first + inside)[:, None, None] * K + columns[None, :, :]
         mask = there[:, None, None] & (columns < K)[None, :, :]
-        blocks += (tl.load(weight + at, mask=mask, other=0.0, eviction_policy="evict_first"),)
-    return blocks
+        tiles += (tl.load(weight + at, mask=mask, other=0.0, eviction_policy="evict_first"),)
+    return tiles
+
+
+@triton.jit
+def _linear(weight, bias, first, COUNT: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.constexpr):
+    """Some rows of a weight (N,K) and of its bias."""
+    return _tiles(weight, first, COUNT, N, K, STEP), _own(bias, first, COUNT, N, STEP)
+
+
+@triton.jit
+def _columns(weight, first, COUNT: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.constexpr):
+    """All rows of a weight (N,K), of its columns COUNT from `first` on."""
+    rows, is_row = _rows(0, N, N, STEP)
+    columns, is_column = _rows(first, COUNT, K, STEP)
+    at, mask = rows[:, None] * K + columns[None, :], is_row[:, None] & is_column[None, :]
+    return tl.load(weight + at, mask=mask, other=0.0, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -374,14 +384,7 @@ def _places(SIZE: tl.constexpr):
 
 @triton.jit
 def _vector(pointer, SIZE: tl.constexpr):
-    """A parameter of SIZE numbers, zeros behind them."""
-    places = _places(SIZE)
-    return tl.load(pointer + places, mask=places < SIZE, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def _passed(pointer, SIZE: tl.constexpr):
-    """SIZE numbers that other programs wrote, zeros behind them."""
+    """SIZE numbers, zeros behind them."""
     places = _places(SIZE)
     return tl.load(pointer + places, mask=places < SIZE, other=0.0, cache_modifier=".cg")
 
@@ -394,18 +397,37 @@ def _slots(store, slots, features, mask, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _normed(x, factor, shift, eps, WIDTH: tl.constexpr):
+def _normed(x, norm, eps, WIDTH: tl.constexpr):
     """Layer norm, in fp32. Every program does it for itself."""
+    factor, shift = norm
     x = x.to(tl.float32)
     centred = tl.where(_places(WIDTH) < WIDTH, x - tl.sum(x) / WIDTH, 0.0)
-    return centred * tl.rsqrt(tl.sum(centred * centred) / WIDTH + eps) * factor + shift
+    scale = tl.rsqrt(tl.sum(centred * centred) / WIDTH + eps)
+    return centred * scale * factor.to(tl.float32) + shift.to(tl.float32)
 
 
 @triton.jit
-def _product(tile, vector, added):
-    """Rows of a weight times a vector, plus their biases, in fp32."""
-    products = tile.to(tl.float32) * vector.to(tl.float32)[None, :, :]
-    return tl.sum(tl.sum(products, 1), 1) + added.to(tl.float32)
+def _product(linear, vector, STEP: tl.constexpr):
+    """Some rows of a weight times a vector, plus their biases, in fp32."""
+    tiles, added = linear
+    results = ()
+    for block in tl.static_range(len(tiles)):
+        results += (tl.sum(tl.sum(tiles[block].to(tl.float32) * vector.to(tl.float32)[None, :, :], 1), 1),)
+    return _stacked(results, STEP) + added.to(tl.float32)
+
+
+@triton.jit
+def _stacked(blocks, STEP: tl.constexpr):
+    """Vectors of STEP numbers behind each other, zeros behind them: a power of two. Nothing moves between threads."""
+    COUNT: tl.constexpr = triton.next_power_of_2(len(blocks))
+    for _ in tl.static_range(len(blocks), COUNT):
+        blocks += (tl.zeros_like(blocks[0]),)
+    for _ in tl.static_range(COUNT.bit_length() - 1):  # pyright: ignore[reportAttributeAccessIssue]
+        pairs = ()
+        for block in tl.static_range(len(blocks) // 2):
+            pairs += (tl.join(blocks[block], blocks[len(blocks) // 2 + block]),)
+        blocks = pairs
+    return tl.reshape(tl.trans(tl.reshape(blocks[0], [STEP, COUNT])), [COUNT * STEP])
 
 
 @triton.jit
@@ -425,14 +447,19 @@ def _joined(found, sizes, WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.c
     ALL: tl.constexpr = triton.next_power_of_2(HEADS)
     ROW: tl.constexpr = min(CHUNK, ALL * HEAD)
     heads, features = tl.arange(0, ALL), tl.arange(0, HEAD)
-    at = tl.arange(0, SPLITS)[:, None] * HEADS + heads[None, :]
-    there = tl.broadcast_to((heads < HEADS)[None, :], SPLITS, ALL)
-    size = tl.load(sizes + at, mask=there, other=0.0, cache_modifier=".cg")
-    places = at[:, :, None] * HEAD + features[None, None, :]
-    parts = tl.load(found + places, mask=there[:, :, None], other=0.0, cache_modifier=".cg")
-    weights = tl.exp(size - tl.max(size, 0)[None, :])
-    weights = weights / tl.sum(weights, 0)[None, :]
-    return tl.reshape(tl.sum(weights[:, :, None] * parts, 0), [ALL * HEAD // ROW, ROW])
+    places, there = heads[:, None] * HEAD + features[None, :], tl.broadcast_to((heads < HEADS)[:, None], ALL, HEAD)
+    parts, logs = (), ()
+    for split in tl.static_range(SPLITS):
+        parts += (tl.load(found + split * WIDTH + places, mask=there, other=0.0, cache_modifier=".cg"),)
+        logs += (tl.load(sizes + split * HEADS + heads, mask=heads < HEADS, other=0.0, cache_modifier=".cg"),)
+    top, total, answer = logs[0], tl.zeros_like(logs[0]), tl.zeros_like(parts[0])
+    for split in tl.static_range(1, SPLITS):
+        top = tl.maximum(top, logs[split])
+    for split in tl.static_range(SPLITS):
+        weight = tl.exp(logs[split] - top)
+        total += weight
+        answer += weight[:, None] * parts[split]
+    return tl.reshape(answer * (1 / total)[:, None], [ALL * HEAD // ROW, ROW])
 
 
 @triton.jit

@@ -120,39 +120,68 @@ def test_every_phase_launched_alone_leaves_what_the_layers_have_at_that_place(ke
     with Recorder(block) as seen:
         expected, after = expected_of(block, x, cache)
     given, sizes = launch_of(block, x, cache, programs=9)
-    query, found, shares, middle, hidden, end = (
-        given[name] for name in ("query", "found", "sizes", "middle", "hidden", "after")
-    )
+    query, found, shares, middle, sums = (given[name] for name in ("query", "found", "sizes", "middle", "sums"))
+    columns = torch.zeros_like(given["down_weight"])
 
     def run(phase: int) -> None:
         kernel._layer[(9,)](**given, **sizes, FIRST=phase, LAST=phase, num_warps=8)
 
-    def is_near(left: Tensor, site: str) -> bool:
-        return torch.allclose(left, seen[site].flatten(), atol=NEAR)
+    def is_near(left: Tensor, site: str, part: slice = slice(None)) -> bool:
+        return torch.allclose(left, seen[site].flatten()[part], atol=NEAR)
 
     run(1)
     assert is_near(query, "attention.query")
     assert torch.allclose(cache.keys[0][0, 17], after.keys[0][0, 17], atol=NEAR)
     assert torch.allclose(cache.values[0][0, 17], after.values[0][0, 17], atol=NEAR)
+    assert not sums.any()
     run(2)
     assert is_near((shares.softmax(0).repeat_interleave(64, 1) * found).sum(0), "attention.concat")
     run(3)
     assert is_near(middle, "after_attention")
     run(4)
-    assert is_near(hidden, "feed_forward.hidden")
-    run(5)
-    assert torch.allclose(end, expected.flatten(), atol=NEAR)
+    assert is_near(sums / kernel.UNITS.value + given["down_bias"], "feed_forward.output")
+    assert torch.allclose(given["after"], expected.flatten(), atol=NEAR)
+    for part in (slice(start, start + 128) for start in range(0, 512, 128)):  # a weight that shows the features as sums
+        given["down_weight"] = columns.zero_()
+        columns[:, part] = torch.eye(128)
+        sums.zero_()
+        run(4)
+        assert is_near(sums / kernel.UNITS.value, "feed_forward.hidden", part)
 
 
 @torch.no_grad()
 @pytest.mark.skipif(ON == "cuda", reason="needs Triton's interpreter")
-def test_programs_that_run_at_once_meet_between_the_phases(kernel):
-    """Every program of the one launch is a process here, in shared memory. A second launch meets at the same place."""
+def test_not_a_bit_depends_on_the_order_in_which_programs_come(kernel, monkeypatch):
+    """Of sums in fp32 some would. Launch follows launch: nobody else zeroes the sums or knows who will come last."""
+    builder = interpreter_of_programs()
+    block, x = block_of(128, 2), torch.randn(1, 1, 128)
+    given, sizes = launch_of(block, x, cache_of(128, 2, 17, 24), programs=5)
+    found = []
+    for order in [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)]:
+
+        def comes_next(number: int, *_: int, order: tuple[int, ...] = order) -> None:
+            builder.grid_idx = (order[number], 0, 0)
+
+        monkeypatch.setattr(builder, "set_grid_idx", comes_next)
+        given["after"] = torch.full_like(x.flatten(), torch.nan)
+        for phase in range(1, kernel.PHASES + 1):
+            kernel._layer[(5,)](**given, **sizes, FIRST=phase, LAST=phase, num_warps=8)
+        found.append((given["after"], given["sums"].clone()))
+    assert found[0][0].isfinite().all() and found[0][1].any()
+    assert all(torch.equal(*pair) for other in found[1:] for pair in zip(found[0], other, strict=True))
+
+
+@torch.no_grad()
+@pytest.mark.skipif(ON == "cuda", reason="needs Triton's interpreter")
+@pytest.mark.parametrize("sign", [0, -(2**31)], ids=["at first", "when the sign has turned"])
+def test_programs_that_run_at_once_meet_between_the_phases(kernel, sign):
+    """Every program of the one launch is a process here, in shared memory. A second launch finds all as it was left."""
     block, caches = block_of(128, 2), [cache_of(128, 2, length, 24) for length in (17, 3)]
     inputs = [torch.randn(1, 1, 128) for _ in caches]
     expected = [expected_of(block, x, cache)[0].flatten() for x, cache in zip(inputs, caches, strict=True)]
     launches = [launch_of(block, x, cache, programs=5) for x, cache in zip(inputs, caches, strict=True)]
-    launches[1][0]["meeting"] = launches[0][0]["meeting"]
+    launches[0][0]["meeting"].fill_(sign)
+    launches[1][0].update({name: launches[0][0][name] for name in ("meeting", "sums")})
     for given, _ in launches:
         for tensor in given.values():
             if isinstance(tensor, Tensor):
@@ -167,18 +196,25 @@ def test_programs_that_run_at_once_meet_between_the_phases(kernel):
         program.join(5)
         program.kill()
     assert [program.exitcode for program in programs] == [0] * 5
+    assert launches[0][0]["meeting"].item() == sign  # which has turned four times in each launch
     for (given, _), right in zip(launches, expected, strict=True):
         assert torch.allclose(given["after"], right, atol=NEAR)
 
 
 def run_program(kernel: Any, number: int, launches: list[Any], end_of_launch: Any) -> None:
     """One program of each launch: the interpreter would run them one behind the other."""
+    builder = interpreter_of_programs()
+    builder.set_grid_idx = lambda *_: setattr(builder, "grid_idx", (number, 0, 0))
+    for given, sizes in launches:
+        kernel._layer[(1,)](**given, **sizes, FIRST=1, LAST=kernel.PHASES, num_warps=8)
+        end_of_launch.wait(30)
+
+
+def interpreter_of_programs() -> Any:
+    """What knows the number of the program that runs."""
     from triton.runtime.interpreter import interpreter_builder
 
-    interpreter_builder.set_grid_idx = lambda *_: setattr(interpreter_builder, "grid_idx", (number, 0, 0))
-    for given, sizes in launches:
-        kernel._layer[(1,)](**given, **sizes, FIRST=1, LAST=5, num_warps=8)
-        end_of_launch.wait(30)
+    return interpreter_builder
 
 
 def launch_of(block: Any, x: Tensor, cache: Cache, programs: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -186,15 +222,12 @@ def launch_of(block: Any, x: Tensor, cache: Cache, programs: int) -> tuple[dict[
     width, heads = x.shape[-1], block.attention.heads.count
     splits = 1 << (programs // heads).bit_length() - 1
     given: dict[str, Any] = {name: x.new_zeros(width) for name in ("query", "middle", "after")}
-    given |= {
-        "hidden": x.new_zeros(4 * width),
-        "found": x.new_zeros(splits, width),
-        "sizes": x.new_zeros(splits, heads),
-    }
+    given |= {name: torch.zeros(splits, size, device=ON) for name, size in (("found", width), ("sizes", heads))}
+    given["sums"] = torch.full((width,), 123456789, device=ON)  # as new memory is: full of something else
     given |= {"keys": cache.keys[0], "values": cache.values[0], "lengths": cache.lengths, "x": x, **weights_of(block)}
     given |= {"scale": (width // heads) ** -0.5, "eps": 1e-5, "meeting": torch.zeros(1, dtype=torch.int32, device=ON)}
     sizes = {"WIDTH": width, "FF": 4 * width, "HEADS": heads, "SPLITS": splits, "SLOTS": 8, "PROGRAMS": programs}
-    return given, {**sizes, "STEP": 8, "ACTIVATION": "gelu-tanh", "AHEAD": False, "BULK": False}
+    return given, {**sizes, "STEP": 8, "ACTIVATION": "gelu-tanh"}
 
 
 def weights_of(block: Any) -> dict[str, Tensor]:
@@ -256,9 +289,9 @@ def gpt2_block() -> tuple[PreNormBlock, Tensor, Cache]:
 @pytest.mark.gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("together", [True, False], ids=["one launch", "a launch for each phase"])
-@pytest.mark.parametrize("ahead", [False, True], ids=["one after the other", "ahead"])
-def test_on_a_gpu_it_gives_what_the_layers_give(kernel, monkeypatch, together, ahead):
-    monkeypatch.setattr(kernel, "plan", kernel.Plan(together=together, ahead=ahead, gathered=not ahead))
+@pytest.mark.parametrize("programs", [128, 96])
+def test_on_a_gpu_it_gives_what_the_layers_give(kernel, monkeypatch, together, programs):
+    monkeypatch.setattr(kernel, "plan", kernel.Plan(together=together, programs=programs))
     block, x, cache = gpt2_block()
     before, (expected, after) = copied(cache), expected_of(block, x, cache)
     assert chooser.serves(block, x, Pass(cache=cache))
@@ -278,10 +311,8 @@ def in_fp32(cache: Cache) -> Cache:
 @on_gpu
 @pytest.mark.gpu
 @torch.inference_mode()
-@pytest.mark.parametrize("ahead", [False, True], ids=["one after the other", "ahead"])
-def test_replayed_a_hundred_times_it_gives_the_same(kernel, monkeypatch, ahead):
+def test_replayed_a_hundred_times_it_gives_the_same(kernel):
     """Twelve in a row, each behind the one before: whoever does not wait for the others is caught."""
-    monkeypatch.setattr(kernel, "plan", kernel.Plan(ahead=ahead, gathered=not ahead))
     block, x, cache = gpt2_block()
     shared = Pass(cache=cache)
 
