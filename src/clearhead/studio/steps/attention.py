@@ -186,6 +186,6 @@ def _joined(make: Maker, at: Looking, module: Layer, found: Matrix) -> Sequence[
         operation="product",
         operands=operands,
         result=make.site(f"{at.path}.projected", "Y", "what attention adds", at.rows),
-        code=tapped(type(module).attend, "projected"),
+        code=tapped(type(module).projected, "projected"),
     )
     return [concat, projected]
