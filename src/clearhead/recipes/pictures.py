@@ -162,7 +162,7 @@ def cct_cifar10() -> Run:
         augmentation=STRONG,
         smoothing=0.1,
         mixing=UNMIXED_AT_LAST,
-        kept_tokens=(96, 0.7, 256),
+        kept_tokens=(96, 0.75, 256),
     )
     settings = _on_a_gpu(300, rate=1e-3, adam_rate=5e-4, decay=0.9995, skip_rows=0.1)
     return Run("cct-cifar10", spec, settings)

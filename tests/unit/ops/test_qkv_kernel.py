@@ -123,22 +123,14 @@ def test_what_nobody_asked_of_has_a_gradient_of_zero():
     assert near(slopes, by_torch, 1e-5) and not slopes[: layer.sizes[0]].any()
 
 
-COMPILED = {  # by what, in which dtype, and whether for shapes of every size
-    "in float32": ("aot_eager", None, False),
-    "in bf16": ("aot_eager", torch.bfloat16, False),
-    "for every size": ("aot_eager", torch.bfloat16, True),
-    "to the end": ("inductor", torch.bfloat16, False),
-}
-
-
-@pytest.mark.parametrize(("backend", "working", "dynamic"), COMPILED.values(), ids=COMPILED)
-def test_a_layer_compiles_with_it(monkeypatch, backend, working, dynamic):
+@pytest.mark.parametrize("working", [None, torch.bfloat16], ids=["in float32", "in bf16"])
+def test_a_layer_compiles_with_it(monkeypatch, working):
     layer, x = layer_of(causal=True), torch.randn(3, 100, 48, device=ON, requires_grad=True)
     inputs, found = [x, *layer.parameters()], []
     for taken in (False, True):
         monkeypatch.setattr(SelfAttention, "_goes_back_in_one_kernel", lambda self, x, taken=taken: taken)
         torch._dynamo.reset()
-        compiled = torch.compile(layer, fullgraph=True, backend=backend, dynamic=dynamic)
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=False)
         with torch.autocast(ON, working, enabled=working is not None):
             output = compiled(x)
         found.append([output, *torch.autograd.grad(output.float().square().sum(), inputs)])
