@@ -78,6 +78,8 @@ class Augmentation:
         for name in values:
             _require(name in known, f"no augmentation is called {name!r}{near(name, known)}")
         given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in values.items()}
+        if "ops" in given and given["ops"] is None:
+            given["ops"] = "none"  # which a command line takes for nothing
         return cls(**given)
 
     @property

@@ -185,6 +185,10 @@ def test_randaugment_keeps_its_magnitude_and_others_stay_below_it():
     assert set(rand.signs.unique().tolist()) == {-1.0, 1.0} and abs(rand.signs.mean().item()) < 0.1
 
 
+def test_no_operations_can_be_asked_for_as_nothing():
+    assert Augmentation.from_dict({"ops": None}) == Augmentation(ops="none")
+
+
 def test_varied_strengths_are_strengths_in_the_ranges_of_randaugment():
     pixels = torch.rand(14, 3, 8, 8, generator=seeded())
     settings = Augmentation(ops="varied", magnitude=0.8)
