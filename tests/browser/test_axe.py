@@ -59,7 +59,7 @@ def test_the_start_has_no_serious_fault(theme, studio, tab, faults):
     ("family", "theme"), [*((family, "light") for family in STEPS), ("transformer", "dark"), ("vit", "dark")]
 )
 def test_the_steps_have_no_serious_fault(family, theme, studio, tab, faults):
-    """In the dark the same parts have other colours: a text and a picture have all of them."""
+    """In the dark the same parts have other colours: one text and one picture are looked at."""
     page = tab(theme=theme)
     page.goto(studio.of(family))
     found = {}

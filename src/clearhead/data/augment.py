@@ -17,7 +17,7 @@ from ..errors import ClearheadError, near
 from .augment_ops import RAND, WIDE, one_each, slots
 from .crops import box_mask, flip, window
 
-OPS = ("none", "rand", "varied", "trivial")
+OPS = ("rand", "varied", "trivial")
 PADDINGS = ("fill", "reflect")
 ERASE_AREA = (0.02, 1 / 3)
 ERASE_ASPECT = (0.3, 1 / 0.3)
@@ -35,9 +35,9 @@ class Augmentation:
     """What is beyond the border then: "fill", or "reflect" for a mirror image."""
     flip: float = 0.0
     """How often left and right are exchanged."""
-    ops: str = "none"
+    ops: str | None = None
     """"rand": operations at just the magnitude (RandAugment); "varied": these at any strength up to it; "trivial":
-    at any strength too, in wider ranges (TrivialAugment)."""
+    at any strength too, in wider ranges (TrivialAugment). None: no operations."""
     ops_count: int = 1
     magnitude: float = 1.0
     """From 0 to 1, of the ranges that the policy's authors chose. RandAugment's usual 9 of 30 is 0.3."""
@@ -65,7 +65,8 @@ class Augmentation:
             )
         for name, known in (("ops", OPS), ("padding", PADDINGS)):
             value = getattr(self, name)
-            _require(value in known, f"{name} must be one of {', '.join(known)}, not {value!r}")
+            unused = name == "ops" and value is None
+            _require(unused or value in known, f"{name} must be one of {', '.join(known)}, not {value!r}")
         _require(self.mixup + self.cutmix <= 1, f"mixup {self.mixup} and cutmix {self.cutmix} are more than 1 together")
         area = self.area
         paired = area is None or (isinstance(area, tuple) and len(area) == 2 and all(_within(a, 0.01, 1) for a in area))
@@ -78,8 +79,6 @@ class Augmentation:
         for name in values:
             _require(name in known, f"no augmentation is called {name!r}{near(name, known)}")
         given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in values.items()}
-        if "ops" in given and given["ops"] is None:
-            given["ops"] = "none"  # which a command line takes for nothing
         return cls(**given)
 
     @property
@@ -123,7 +122,7 @@ def draw(pixels: Tensor, settings: Augmentation, generator: Generator) -> Draws:
         moves = torch.randint(-settings.crop, settings.crop + 1, (2, batch), **place)
     if settings.flip:
         flips = torch.rand(batch, **place) < settings.flip
-    if settings.ops != "none":
+    if settings.ops is not None:
         shape = (settings.ops_count, slots(batch))
         orders = torch.rand(shape, **place).argsort(1)
         always = settings.ops == "rand"
@@ -149,23 +148,6 @@ def _erasures(batch: int, height: int, width: int, chance: float, generator: Gen
     return torch.where((lot < chance)[:, None], torch.stack([top, left, tall, wide], 1), 0.0)
 
 
-def apply(pixels: Tensor, settings: Augmentation, draws: Draws, steps: "Steps | None" = None) -> Tensor:
-    """What `draws` says, done to a batch. The same draws give the same pictures; `steps` are STEPS or compiled ones."""
-    moved, one_each, erased = steps or STEPS
-    if draws.moves is not None or draws.flips is not None:
-        pixels = moved(pixels, draws.moves, draws.flips, settings.padding, settings.fill)
-    if draws.orders is None and draws.boxes is None:
-        return pixels
-    floats = pixels if pixels.is_floating_point() else pixels / 255
-    if draws.orders is not None and draws.strengths is not None and draws.signs is not None:
-        ranges = WIDE if settings.ops == "trivial" else RAND
-        for order, strength, sign in zip(draws.orders, draws.strengths, draws.signs, strict=True):
-            floats = one_each(floats, order, strength, sign, ranges, settings.fill)
-    if draws.boxes is not None and draws.noise is not None:
-        floats = erased(floats, draws.boxes, draws.noise)
-    return floats if pixels.is_floating_point() else (floats * 255).round().to(torch.uint8)
-
-
 def _moved(pixels: Tensor, moves: Tensor | None, flips: Tensor | None, padding: str, fill: float) -> Tensor:
     if moves is not None:
         pixels = window(pixels, moves[0], moves[1], padding, fill)
@@ -181,6 +163,23 @@ STEPS: Steps = (_moved, one_each, _erased)
 
 
 def compiled_steps() -> Steps:
-    """One operation for each picture is one compiled function however often it is done: half a minute saved."""
+    """The operations are one compiled function, however often they are done to a batch."""
     moved, operated, erased = (torch.compile(step) for step in STEPS)
     return moved, operated, erased
+
+
+def apply(pixels: Tensor, settings: Augmentation, draws: Draws, steps: Steps = STEPS) -> Tensor:
+    """What `draws` says, done to a batch. The same draws give the same pictures; `steps` are STEPS or compiled ones."""
+    moved, operated, erased = steps
+    if draws.moves is not None or draws.flips is not None:
+        pixels = moved(pixels, draws.moves, draws.flips, settings.padding, settings.fill)
+    if draws.orders is None and draws.boxes is None:
+        return pixels
+    floats = pixels if pixels.is_floating_point() else pixels / 255
+    if draws.orders is not None and draws.strengths is not None and draws.signs is not None:
+        ranges = WIDE if settings.ops == "trivial" else RAND
+        for order, strength, sign in zip(draws.orders, draws.strengths, draws.signs, strict=True):
+            floats = operated(floats, order, strength, sign, ranges, settings.fill)
+    if draws.boxes is not None and draws.noise is not None:
+        floats = erased(floats, draws.boxes, draws.noise)
+    return floats if pixels.is_floating_point() else (floats * 255).round().to(torch.uint8)

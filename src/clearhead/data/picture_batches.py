@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..errors import ClearheadError
-from .augment import Augmentation, apply, compiled_steps, draw
+from .augment import STEPS, Augmentation, apply, compiled_steps, draw
 from .kinds import Pictures
 from .mix import draw_mixing, mix
 from .picture_sources import AHEAD, picture_source
@@ -75,7 +75,7 @@ class PictureBatches:
         self._source = picture_source(part, self.device, size, centre, workers)
         self.mean, self.std = (_channels(v, self._source.channels, self.device) for v in (mean, std))
         _require(bool((self.std > 0).all()), f"std must be above 0, not {std!r}")
-        self._steps = compiled_steps() if compiled else None
+        self._steps = compiled_steps() if compiled else STEPS
         self._orders: dict[int, Tensor] = {}
         self._started: dict[tuple[int, int, int], Any] = {}
 

@@ -98,20 +98,9 @@ class SelfAttention(_Attention):
         self.sizes = (heads.count * heads.key, heads.kv_count * heads.key, heads.kv_count * heads.value)
         self.qkv = Linear(width, sum(self.sizes), bias if qkv_bias is None else qkv_bias)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        positions: Tensor | None = None,
-        past: tuple[Cache, int] | None = None,
-        rows: int | None = None,
-    ) -> Tensor:
-        """x (B,L,width) -> the same, or (B,rows,width): the answer for the first `rows` tokens alone.
-
-        `past` is a cache and this layer's number in it: new keys and values join it and `mask` must be the cache's.
-        """
-        return self.projected(self.concat(x, mask, bias, positions, past, rows))
+    def forward(self, x: Tensor, *how: Any, **named: Any) -> Tensor:
+        """x (B,L,width) -> the same, or (B,rows,width): what `concat` says of these, times W_O."""
+        return self.projected(self.concat(x, *how, **named))
 
     def concat(
         self,
@@ -122,7 +111,10 @@ class SelfAttention(_Attention):
         past: tuple[Cache, int] | None = None,
         rows: int | None = None,
     ) -> Tensor:
-        """All of `forward` but the last product: (B,L,H*d_v), the heads side by side."""
+        """x (B,L,width) -> (B,L,H*d_v), the heads side by side; with `rows` for the first tokens alone.
+
+        `past` is a cache and this layer's number in it: new keys and values join it and `mask` must be the cache's.
+        """
         if rows is None and past is None and mask is None and bias is None and self._is_short(x):
             table, places = (None, None) if self.rotary is None else (self.rotary.table, positions)
             given = self.qkv(x), self.heads.count, self.factor, table, places

@@ -62,7 +62,6 @@ class FeedForward(nn.Module):
             and type(self.up) is Linear
             and self.up.bias is not None
             and self.up.bias.requires_grad
-            and not recording()
             and has_kernel("gelu_kernel")
         )
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ..ops.kernels import has_kernel
-from ..trace import recording
 from .block import Pass, PreNormBlock
 from .feed_forward import MANY, FeedForward
 from .linear import Linear
@@ -21,7 +20,7 @@ from .linear import Linear
 
 def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
     """Whether these are plain pre-norm blocks in a compiled pass that nobody looks into and no gradient comes back."""
-    if not (_is_large(x) and torch.compiler.is_compiling()) or torch.is_grad_enabled() or recording():
+    if not (_is_large(x) and torch.compiler.is_compiling()) or torch.is_grad_enabled():
         return False
     if shared.cache is not None or shared.scale != 1.0 or torch.is_autocast_enabled(x.device.type):
         return False

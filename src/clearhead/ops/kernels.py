@@ -1,4 +1,4 @@
-"""Kernels of our own, in Triton, which torch for a GPU brings along (not everywhere): looked for when first needed."""
+"""Operators of our own. Most need Triton, which torch for a GPU brings along (not everywhere): loaded when needed."""
 
 import os
 from importlib import import_module

@@ -212,7 +212,7 @@ class PictureTask:
             classes=len(self.classes),
             size=None if self._fits(part) else self._image[0],
             centre=min(1.0, centre),
-            compiled=device.type == "cuda" and augmentation is not None and augmentation.ops != "none",
+            compiled=device.type == "cuda" and augmentation is not None and augmentation.ops is not None,
         )
 
     def _coloured(self, pixels: Tensor) -> Tensor:

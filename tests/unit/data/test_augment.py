@@ -185,10 +185,6 @@ def test_randaugment_keeps_its_magnitude_and_others_stay_below_it():
     assert set(rand.signs.unique().tolist()) == {-1.0, 1.0} and abs(rand.signs.mean().item()) < 0.1
 
 
-def test_no_operations_can_be_asked_for_as_nothing():
-    assert Augmentation.from_dict({"ops": None}) == Augmentation(ops="none")
-
-
 def test_varied_strengths_are_strengths_in_the_ranges_of_randaugment():
     pixels = torch.rand(14, 3, 8, 8, generator=seeded())
     settings = Augmentation(ops="varied", magnitude=0.8)
@@ -406,7 +402,7 @@ def test_settings_come_from_a_run_and_unknown_ones_are_named():
         ({"crop": -1}, "crop must be a whole number from 0, not -1"),
         ({"crop": 1.5}, "crop must be a whole number from 0, not 1.5"),
         ({"ops_count": 0}, "ops_count must be a whole number from 1, not 0"),
-        ({"ops": "auto"}, "ops must be one of none, rand, varied, trivial, not 'auto'"),
+        ({"ops": "auto"}, "ops must be one of rand, varied, trivial, not 'auto'"),
         ({"padding": "edge"}, "padding must be one of fill, reflect, not 'edge'"),
         ({"mixup": 0.6, "cutmix": 0.6}, "mixup 0.6 and cutmix 0.6 are more than 1 together"),
         ({"area": [0.5, 0.2]}, "area must be two shares up to 1, not (0.5, 0.2)"),
