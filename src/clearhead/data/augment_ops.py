@@ -180,7 +180,16 @@ MAPS: dict[str, Map] = {
 }
 
 # Their places decide which picture meets which: in another order a seed gives other pictures.
-OPERATIONS = ("identity", "autocontrast", "equalize", "rotate", "solarize", "colour", "posterize", "contrast")
+OPERATIONS: tuple[str, ...] = (
+    "identity",
+    "autocontrast",
+    "equalize",
+    "rotate",
+    "solarize",
+    "colour",
+    "posterize",
+    "contrast",
+)
 OPERATIONS += ("brightness", "sharpness", "shear_x", "shear_y", "shift_x", "shift_y")
 
 
