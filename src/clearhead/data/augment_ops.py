@@ -180,10 +180,17 @@ MAPS: dict[str, Map] = {
 }
 
 # Their places decide which picture meets which: in another order a seed gives other pictures.
-OPERATIONS = tuple(
-    "identity autocontrast equalize rotate solarize colour posterize contrast brightness sharpness shear_x shear_y shift_x "
-    "shift_y".split()
+OPERATIONS: tuple[str, ...] = (
+    "identity",
+    "autocontrast",
+    "equalize",
+    "rotate",
+    "solarize",
+    "colour",
+    "posterize",
+    "contrast",
 )
+OPERATIONS += ("brightness", "sharpness", "shear_x", "shear_y", "shift_x", "shift_y")
 
 
 def _farthest(ranges: Ranges, edge: int) -> float:
