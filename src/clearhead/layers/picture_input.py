@@ -94,9 +94,13 @@ class ConvolutionInput(PictureInput):
         super().__init__(width, positions, False, dropout)
         self.project = Linear(channels * 9, width, bias=False)
 
+    def windows(self, images: Tensor) -> Tensor:
+        """(B,C,H,W) -> (B,H*W,C*9): the pixels around every pixel, zeros beyond the edge. A view and one copy."""
+        around = F.pad(images, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1)
+        return around.permute(0, 2, 3, 1, 4, 5).flatten(1, 2).flatten(2)
+
     def forward(self, images: Tensor, at: Tensor | None = None) -> Tensor:
-        windows = F.unfold(tap("image", images), 3, padding=1).transpose(1, 2)
-        windows = tap("windows", windows.to(self.project.weight.dtype))
+        windows = tap("windows", self.windows(tap("image", images).to(self.project.weight.dtype)))
         x = tap("rectified", tap("convolved", self.project(windows)).relu())
         grid = x.transpose(1, 2).unflatten(2, images.shape[2:])
         pooled = F.max_pool2d(grid, 3, self.STEP, padding=1).flatten(2).transpose(1, 2)

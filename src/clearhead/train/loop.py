@@ -18,6 +18,7 @@ from ..errors import ClearheadError
 from ..layers.stack import set_checkpointing, set_drop_path, set_row_skipping
 from ..models.base import Model
 from ..models.registry import as_device
+from .aside import Aside
 from .freeze import freeze, unfreeze
 from .interrupt import Interrupt
 from .job import Outcome, Run, Watch
@@ -29,6 +30,7 @@ from .ranks import Ranks, lost_another, ranks
 from .recorded import Figures, Recorded
 from .saved import Saved, States
 from .schedule import Schedule
+from .sharpness import uphill
 from .task import Phased, Task, evaluating
 from .work import Copies, Spread, Work
 
@@ -90,9 +92,11 @@ class Trainer:
         self.snapshots: list[int] = []
         self._figures: Any = None  # of the last update
         self.depths: dict[str, float] = dict.fromkeys(DEPTHS, 0.0)
+        self.radius = 0.0  # how far uphill gradients are taken
         self.metrics: Metrics | None = None
         self.interrupt = Interrupt()
         self.recorded = self._recorded()
+        self.aside = None if self.recorded is None else Aside(here.device)
         self.outputs = Outputs(folder, here, self.spread, self.task)
 
     def _model(self) -> Model:
@@ -199,13 +203,30 @@ class Trainer:
     def _batches(self) -> list[Any]:
         """What the next update is computed for. In a run's first one, the making of batches may be compiled."""
         began, first = time.perf_counter(), self.step * self.settings.accumulate
-        batches = [self._batch(number) for number in range(first, first + self.settings.accumulate)]
+
+        def make() -> list[Any]:
+            return [self._batch(number) for number in range(first, first + self.settings.accumulate)]
+
+        batches = make() if self.aside is None else self.aside(make)
         if self._figures is None:
             self.preparing += time.perf_counter() - began
         return batches
 
     def _computed(self, batches: Sequence[Any], scale: float | Tensor) -> Figures:
         """All that the device does for an update: the sums of the losses, and the gradient's norm before clipping."""
+        sums = self._gradients(batches, scale)
+        if self.radius:
+            with uphill(self.model.parameters(), self.radius):
+                self._gradients(batches, scale)
+        norm = self.updater.clip_gradients()
+        self.updater.step(None)
+        self.updater.zero_grad()
+        if self.ema is not None:
+            self.ema.blend(self.model)
+        return sums, norm
+
+    def _gradients(self, batches: Sequence[Any], scale: float | Tensor) -> dict[str, Tensor]:
+        """Those of all batches together; gives the sums of their losses."""
         sums: dict[str, Tensor] = {}
         for place, batch in enumerate(batches):
             with self.spread.gradients(last=place == len(batches) - 1):
@@ -213,12 +234,7 @@ class Trainer:
                 (losses["loss"] * scale).backward()
             for name, value in losses.items():
                 sums[name] = sums.get(name, 0) + value.detach()
-        norm = self.updater.clip_gradients()
-        self.updater.step(None)
-        self.updater.zero_grad()
-        if self.ema is not None:
-            self.ema.blend(self.model)
-        return sums, norm
+        return sums
 
     def _enter(self) -> Hashable:
         """What changes within a run is set by the number of the next update alone; gives what names it."""
@@ -228,8 +244,9 @@ class Trainer:
             if rate != self.depths[name]:
                 set_depth(self.model, rate)
                 self.depths[name] = rate
+        self.radius = value_at(self.settings.sharpness, progress)
         entered = self.task.enter(self.model, progress) if isinstance(self.task, Phased) else None
-        return *self.depths.values(), entered
+        return *self.depths.values(), self.radius, entered
 
     def _now_and_then(self) -> None:
         settings, last = self.settings, self.step == self.steps

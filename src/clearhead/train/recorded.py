@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ClearheadError
+from .aside import leaves
 
 FIRST = 3  # updates of each kind that are computed as usual: they compile, and allocate what the graph relies on
 
@@ -49,7 +50,7 @@ class Recorded:
         self.scale.fill_(scale)
         key = tuple(_outline(batches))
         if key in self.graphs:
-            for place, new in zip(_leaves(self.graphs[key].batches), _leaves(batches), strict=True):
+            for place, new in zip(leaves(self.graphs[key].batches), leaves(batches), strict=True):
                 if isinstance(place, Tensor):
                     place.copy_(new)
         else:
@@ -89,17 +90,9 @@ class Recorded:
         return _Graph(graph, kept, figures)
 
 
-def _leaves(held: Any) -> Iterator[Any]:
-    if isinstance(held, tuple | list):
-        for part in held:
-            yield from _leaves(part)
-    else:
-        yield held
-
-
 def _outline(batches: list[Any]) -> Iterator[Hashable]:
     """All that a graph holds of a batch: shapes and types of tensors, and whatever is no tensor."""
-    for leaf in _leaves(batches):
+    for leaf in leaves(batches):
         yield (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 

@@ -23,6 +23,7 @@ class Settings(Config):
     average_last    the mean of the weights at the last so many validations is saved in the end
     drop_path       stochastic depth at the last block, less before it; may change on the way: see phases.py
     skip_rows       the other kind: at every block so large a share of the batch is not computed (pictures alone)
+    sharpness       how far uphill the gradient is taken (sharpness.py), at twice the price; may change on the way
     freeze          globs of weights that do not move
     lora            linear layers learn a change of low rank, all else is frozen but what `unfreeze` names (a new head);
                     the change is merged into the weights that are saved
@@ -51,6 +52,7 @@ class Settings(Config):
     average_last: int = 0
     drop_path: Course = 0.0
     skip_rows: Course = 0.0
+    sharpness: Course = 0.0
     freeze: tuple[str, ...] = ()
     unfreeze: tuple[str, ...] = ()
     lora: LoRA | None = None
@@ -73,7 +75,7 @@ class Settings(Config):
         if self.epochs is not None:
             self.require(0 < self.epochs < 1e6, f"epochs must be a number above 0, not {self.epochs!r}")
         self.require_probabilities("floor")
-        for name in ("drop_path", "skip_rows"):
+        for name in ("drop_path", "skip_rows", "sharpness"):
             check_rates(self, name)
         both = any(values_of(self.drop_path)) and any(values_of(self.skip_rows))
         self.require(not both, "drop_path and skip_rows are two kinds of stochastic depth: choose one")
@@ -85,6 +87,8 @@ class Settings(Config):
         self.require_choice("precision", PRECISIONS)
         alone = self.lora is None or not self.shard
         self.require(alone, "lora and shard don't go together: a change of low rank is small")
+        whole = not self.shard or not any(values_of(self.sharpness))
+        self.require(whole, "sharpness and shard don't go together: weights in pieces are not moved uphill")
         self.require(not self.unfreeze or self.lora is not None, "unfreeze goes with lora: nothing else freezes all")
         whole = type(self.average_last) is int and self.average_last >= 0
         self.require(whole, f"average_last must be a whole number from 0, not {self.average_last!r}")

@@ -369,7 +369,7 @@ COMPUTED = {
     "one_hot": "F.embedding",
     "positions": "def sinusoidal",
     "patches": "images.view",
-    "windows": "F.unfold",
+    "windows": "self.windows",
     "largest": "F.max_pool2d",
     "query": "self.qkv",
     "key": "self.qkv",

@@ -42,7 +42,7 @@ def _windows(make: Maker, image: Matrix) -> Step:
         operands=[image],
         window=_window(make, 1),
         result=make.site("input.windows", "X_W", "a window of pixels around every pixel", "pixels", "pixels"),
-        code=code(ConvolutionInput, "F.unfold"),
+        code=code(ConvolutionInput, "self.windows"),
     )
 
 
