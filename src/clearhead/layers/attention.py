@@ -129,7 +129,7 @@ class SelfAttention(_Attention):
         cache, layer = past
         if bias is None and self._takes_one_token(x, cache):
             stores = cache.keys[layer], cache.values[layer], cache.lengths
-            heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, self.factor, cache.seen)
+            heads_BHLd = torch.ops.clearhead.one_token_attention(query, key, value, *stores, self.factor)
             return heads_BHLd.transpose(1, 2).flatten(2)
         seen = cache.extend(layer, key, value)
         if cache.fresh:  # padding stands behind every true token, where none of them looks

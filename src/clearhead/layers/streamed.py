@@ -14,8 +14,10 @@ from torch import Tensor
 
 from ..ops.kernels import has_kernel
 from .block import Pass, PreNormBlock
-from .feed_forward import MANY, FeedForward
+from .feed_forward import FeedForward
 from .linear import Linear
+
+LARGE = 256  # rows: fewer are a decoding step
 
 
 def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
@@ -28,7 +30,7 @@ def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
 
 
 def _is_large(x: Tensor) -> bool:
-    return x.is_cuda and x.dtype == torch.bfloat16 and x.numel() > MANY * x.shape[-1]
+    return x.is_cuda and x.dtype == torch.bfloat16 and x.numel() > LARGE * x.shape[-1]
 
 
 def _is_plain(block: Any, x: Tensor) -> bool:

@@ -55,7 +55,7 @@ class Plan:
     together  one launch with meetings in it, or a launch for each phase
     """
 
-    programs: int = 128
+    programs: int = 96
     warps: int = 8
     splits: int = 4
     together: bool = True

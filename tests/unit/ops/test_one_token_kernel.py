@@ -42,7 +42,7 @@ def test_each_row_looks_back_over_its_own_tokens_and_itself(heads, groups, width
     lengths = torch.tensor([0, 1, 63, 64, 95]).to(ON)
     query, key, value, keys, values = given(len(lengths), heads, groups, widths, 100)
     before = keys.clone(), values.clone()
-    found = torch.ops.clearhead.one_token_attention(query, key, value, keys, values, lengths, 0.3, 96)
+    found = torch.ops.clearhead.one_token_attention(query, key, value, keys, values, lengths, 0.3)
     for row, length in enumerate(lengths.tolist()):
         stores = before[0][row], before[1][row]
         expected = expected_of(query[row], key[row], value[row], *stores, length)
@@ -58,5 +58,5 @@ def test_what_lies_behind_a_row_is_never_looked_at():
     query, key, value, keys, values = given(2, 2, 2, (8, 8), 96)
     for row, length in enumerate(lengths.tolist()):
         keys[row, length:], values[row, length:] = torch.nan, torch.nan
-    found = torch.ops.clearhead.one_token_attention(query, key, value, keys, values, lengths, 1.0, 96)
+    found = torch.ops.clearhead.one_token_attention(query, key, value, keys, values, lengths, 1.0)
     assert found.isfinite().all()
