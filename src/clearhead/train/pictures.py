@@ -230,17 +230,13 @@ class PictureTask:
         return {"loss": loss, "accuracy": (scores.argmax(-1) == targets).sum().float()}
 
     def predicted(
-        self, model: Model, part: str, device: torch.device, progress: Progress = quiet, *, mirrored: bool = False
+        self, model: Model, part: str, device: torch.device, progress: Progress = quiet
     ) -> tuple[Tensor, Tensor]:
-        """Scores (N, classes) for every picture of a part, in its order, and the truths (N,). On the CPU.
-
-        `mirrored`: of every picture's mirror image.
-        """
+        """Scores (N, classes) for every picture of a part, in its order, and the truths (N,). On the CPU."""
         data, scores, done = self.data[part], [], 0
         # shapes that are met once are not worth compiling blocks for
         with evaluating(model), torch.compiler.set_stance("force_eager"):
             for pixels in self._in_order(data, device):
-                pixels = pixels.flip(3) if mirrored else pixels
                 scores.append(model.head(model.hidden(pixels)).float().cpu())
                 done += len(pixels)
                 progress(done, len(data))
@@ -258,13 +254,9 @@ class PictureTask:
             yield self._coloured(pixels).to(device)
 
     def evaluate(self, model: Model, part: str, device: torch.device, progress: Progress = quiet) -> dict[str, float]:
-        """Of pictures as they are; where flips are learned, beside it by the scores of both a picture and its image."""
         scores, truths = self.predicted(model, part, device, progress)
         loss = F.cross_entropy(scores.double(), truths).item()
         figures = {"accuracy": accuracy(scores.argmax(-1), truths), "loss": loss}
-        if self.augmentation.flip:
-            both = scores + self.predicted(model, part, device, progress, mirrored=True)[0]
-            figures["with_mirror_images"] = accuracy(both.argmax(-1), truths)
         return figures | ({"top5": among_best(scores, truths, 5)} if len(self.classes) >= MANY_CLASSES else {})
 
     def save(self, folder: Path) -> None:

@@ -161,18 +161,6 @@ def learnt(task, updates=30, size=16):
     return model.eval(), loss.item()
 
 
-def test_where_flips_are_learnt_mirror_images_are_scored_too():
-    task = digits(augmentation={"flip": 0.5})
-    model, _ = learnt(task)
-    figures = task.evaluate(model, "test", CPU)
-    part = task.data["test"]
-    with torch.no_grad():
-        prepared = torch.stack([task.preprocessor(one.numpy()[0]) for one in part.pixels]).mean(1, keepdim=True)
-        best = (model(prepared) + model(prepared.flip(-1))).argmax(1)
-    assert figures["with_mirror_images"] == (best == part.labels).double().mean().item() != figures["accuracy"]
-    assert "with_mirror_images" not in digits().evaluate(model, "test", CPU)
-
-
 @pytest.mark.parametrize("sizes", [((12, 12),), ((13, 10),), (TALL, WIDE)])
 def test_a_users_folder_is_learnt_and_a_saved_run_sees_the_same_pixels(tmp_path, sizes):
     """Small squares and rectangles live in memory, pictures of several sizes stay files."""
