@@ -14,7 +14,6 @@ from .attention import CrossAttention, SelfAttention
 from .cache import Cache
 from .drop_path import dropped_rows
 from .dropout import dropped
-from .one_row import one_row, serves
 
 
 @dataclass
@@ -88,11 +87,6 @@ def scaled(part: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor]
 
 
 class PreNormBlock(Block):
-    def forward(self, x: Tensor, shared: Pass, layer: int, rows: int | None = None) -> Tensor:
-        if type(self) is PreNormBlock and serves(self, x, shared):
-            return one_row(self, x, shared, layer)
-        return super().forward(x, shared, layer, rows)
-
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
     ) -> Tensor:

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import ClearheadError
 from ..trace import recording
 from .block import Block, Pass
+from .one_row import one_row, serves
 from .picture_input import ConvolutionInput
 from .row_skipping import skipping
 from .streamed import streamed, streams
@@ -38,6 +39,8 @@ class Stack(nn.Module):
 
     def _through(self, run: Callable[..., Tensor], x: Tensor, shared: Pass, rows: int | None) -> Tensor:
         blocks = list(self.blocks)
+        if rows is None and serves(blocks, x, shared):
+            return one_row(blocks, x, shared)
         alike = blocks if rows is None else blocks[:-1]
         if streams(alike, x, shared):
             x, blocks = streamed(alike, x, shared), blocks[len(alike) :]

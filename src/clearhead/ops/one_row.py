@@ -1,33 +1,36 @@
-"""A whole pre-norm decoder layer for a single row, as one kernel in Triton: how one text is written on a GPU.
+"""All layers of a pre-norm decoder for a single row, as one kernel in Triton: how one text is written on a GPU.
 
 A step of one text is nothing but products of a matrix with a vector, and those are nothing but reading the matrix. What
 costs time is all between two readings: a launch ends, the next one begins, and the memory stands idle. So one launch
-does it all, in four phases, each spread over all programs:
+does it all, each layer in four phases, which are spread over all programs:
 
     1  norm, queries, keys and values; the new key and value go straight into the cache
     2  attention of each head over the cache, its slots divided among a few programs
     3  what these found joined, projected, added to the stream
-    4  norm, up, activation, down, added to the stream
+    4  norm, up, activation, down: what the next layer, or the end, adds to the stream
 
 Between two phases all programs meet. Each asks for its share of the weights a phase before it needs them: they arrive
 while it computes and waits. What others wrote is read past the first cache level (".cg"), which may hold what was there
 before. The phases can also be launched one by one: then the end of a launch is the meeting.
 
 Between up and down nobody meets: a program multiplies the features that it has with their columns of the down weight,
-and what all programs get is added up in memory. The last one to come adds that to the stream. They come in any order,
-so the sums are of whole numbers: then the order makes no difference, not in one bit.
+and what all programs get is added up in memory. They come in any order, so the sums are of whole numbers: then the
+order makes no difference, not in one bit. Behind the meeting each program adds the sums to the stream for itself.
 
 The meeting place is one number in memory. Every program adds 1 to it, the first one so much that all together add 2^31:
 the sign turns when the last one has come, and all other bits are as before. Nobody resets anything, so the same memory
 serves any number of launches, replays of a CUDA graph among them (CUDA's cooperative groups meet in this way too).
 
-Values are rounded where the layers one by one round them; sums are in fp32. Importing this file needs Triton.
+Where a layer's weights and its cache lie is in a table of addresses, a row for each layer. Values are rounded where the
+layers one by one round them; sums are in fp32. Importing this file needs Triton.
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]
@@ -35,6 +38,11 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 PHASES = 4
+# The table's columns: a weight, behind it its bias, and so on; two are free.
+NORM, QKV, OUT, SECOND, UP, DOWN = (tl.constexpr(number) for number in range(0, 12, 2))
+KEYS, VALUES, COLUMNS = tl.constexpr(12), tl.constexpr(13), tl.constexpr(16)
+WEIGHTS = KEYS.value  # of a layer, biases among them
+WIDE = 768
 SLOTS = 512  # so many slots of the cache are on their way before the queries are known; others follow in a loop
 CHUNK = tl.constexpr(256)  # columns that the 32 threads of a warp read at once, 16 bytes each
 FEATURES = tl.constexpr(32)  # so many of a program's features have both their weights in registers, others follow
@@ -49,7 +57,8 @@ UNITS = tl.constexpr(2.0**36)
 class Plan:
     """How a layer is launched.
 
-    programs  at most so many, and at most one for each multiprocessor: all must run at once
+    programs  at most so many, and at most one for each multiprocessor: all must run at once; where rows are WIDE a
+              third more, since otherwise a program's share of the weights does not fit its registers
     warps     of a program
     splits    among how many programs the slots of one head are divided
     together  one launch with meetings in it, or a launch for each phase
@@ -66,26 +75,25 @@ plan = Plan()
 
 @torch.library.custom_op("clearhead::one_row", mutates_args=("keys", "values"))
 def one_row(
-    x: Tensor, norm_weight: Tensor, norm_bias: Tensor, qkv_weight: Tensor, qkv_bias: Tensor,
-    out_weight: Tensor, out_bias: Tensor, second_weight: Tensor, second_bias: Tensor,
-    up_weight: Tensor, up_bias: Tensor, down_weight: Tensor, down_bias: Tensor,
-    keys: Tensor, values: Tensor, lengths: Tensor, scale: float, eps: float, activation: str,
+    x: Tensor, weights: list[Tensor], keys: list[Tensor], values: list[Tensor], lengths: Tensor,
+    scale: float, eps: float, activation: str,
 ) -> Tensor:  # fmt: skip
-    """x (1,1,width) -> the same, behind the layer; its key and value join the stores (1,S,heads,d) at slot lengths[0].
+    """x (1,1,width) -> the same, behind all layers; keys and values join the stores (1,S,heads,d) at slot lengths[0].
 
-    The compiler does not look inside: it would not know how to launch programs that meet, nor where.
+    `weights` are a layer's in the order of the table, then the next one's. The compiler does not look inside: it would
+    not know how to launch programs that meet, nor where.
     """
-    width, ff, heads = x.shape[-1], up_weight.shape[0], keys.shape[2]
-    programs, splits = _spread(x.device, heads)
-    after, middle, query = (x.new_empty(size) for size in (x.shape, width, width))
+    width, ff, heads, layers = x.shape[-1], weights[UP.value].shape[0], keys[0].shape[2], len(keys)
+    programs, splits = _spread(x.device, heads, width)
+    after, middle, query = (x.new_empty(size) for size in (x.shape, 2 * width, width))
     found, sizes = (x.new_empty(splits * size, dtype=torch.float32) for size in (width, heads))
-    sums, meeting = x.new_empty(width, dtype=torch.int64), _meeting_place(x.device, qkv_weight.data_ptr())
+    sums, meeting = x.new_empty(2 * width, dtype=torch.int64), _meeting_place(x.device, weights[0].data_ptr())
+    table = table_of(weights, keys, values)
     together = plan.together and x.is_cuda
-    for first, last in [(1, PHASES)] if together else [(phase, phase) for phase in range(1, PHASES + 1)]:
-        _layer[(programs,)](
-            x, after, norm_weight, norm_bias, qkv_weight, qkv_bias, out_weight, out_bias,
-            second_weight, second_bias, up_weight, up_bias, down_weight, down_bias,
-            keys, values, lengths, query, found, sizes, middle, sums, meeting, scale, eps,
+    alone = [(layer, layer + 1, phase, phase) for layer in range(layers) for phase in range(1, PHASES + 1)]
+    for start, end, first, last in [(0, layers, 1, PHASES)] if together else alone:
+        _layers[(programs,)](
+            x, after, table, lengths, query, found, sizes, middle, sums, meeting, scale, eps, start, end, layers,
             WIDTH=width, FF=ff, HEADS=heads, SPLITS=splits, SLOTS=SLOTS // splits, ACTIVATION=activation,
             PROGRAMS=programs, STEP=plan.warps, FIRST=first, LAST=last,
             num_warps=plan.warps, launch_cooperative_grid=together,  # all at once, or the driver refuses
@@ -94,20 +102,36 @@ def one_row(
 
 
 @one_row.register_fake
-def _(x: Tensor, *_: Tensor | float | str) -> Tensor:
+def _(x: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(x)
 
 
-def _spread(device: torch.device, heads: int) -> tuple[int, int]:
+def table_of(weights: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """(layers, COLUMNS): where the weights of each layer lie, and its keys and values."""
+    layers = [weights[start : start + WEIGHTS] for start in range(0, len(weights), WEIGHTS)]
+    rows = ((*own, key, value) for own, key, value in zip(layers, keys, values, strict=True))
+    return _table(keys[0].device, tuple(tuple(tensor.data_ptr() for tensor in row) for row in rows))
+
+
+@cache
+def _table(device: torch.device, addresses: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Made before a graph is captured, when the step is rehearsed, and kept for ever: the graph knows where it is."""
+    if any(address % 16 for row in addresses for address in row):
+        raise ValueError("the kernel for one row reads 16 bytes at a time: every weight must begin at a multiple of 16")
+    return torch.tensor([[*row, *[0] * (COLUMNS.value - len(row))] for row in addresses], device=device)
+
+
+def _spread(device: torch.device, heads: int, width: int) -> tuple[int, int]:
     """How many programs there are, and how many of them share a head: a power of two."""
-    room = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else plan.programs
-    programs = max(heads, min(plan.programs, room))
+    wanted = plan.programs * 4 // 3 if width > WIDE else plan.programs
+    room = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else wanted
+    programs = max(heads, min(wanted, room))
     return programs, min(plan.splits, 1 << (programs // heads).bit_length() - 1)
 
 
 @cache
 def _meeting_place(device: torch.device, layer: int) -> Tensor:
-    """One for each layer, which its weight's address names, so that two models may run beside each other.
+    """One for each model, which its first weight's address names, so that two of them may run beside each other.
 
     They are kept for ever: graphs that were captured know where they are.
     """
@@ -115,59 +139,106 @@ def _meeting_place(device: torch.device, layer: int) -> Tensor:
 
 
 # Were `sums` known to be aligned, a thread would add to two of them next to each other, and a warp to every other one.
-@triton.jit(do_not_specialize_on_alignment=["sums"])
-def _layer(
-    x, after, norm_weight, norm_bias, qkv_weight, qkv_bias, out_weight, out_bias,
-    second_weight, second_bias, up_weight, up_bias, down_weight, down_bias,
-    keys, values, lengths, query, found, sizes, middle, sums, meeting, scale, eps,
+@triton.jit(do_not_specialize=["start", "end", "layers"], do_not_specialize_on_alignment=["sums"])
+def _layers(
+    x, after, table, lengths, query, found, sizes, middle, sums, meeting, scale, eps, start, end, layers,
     WIDTH: tl.constexpr, FF: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, SLOTS: tl.constexpr,
     ACTIVATION: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
 ):  # fmt: skip
-    """The phases from FIRST to LAST. `sign` is that of the number where the programs meet: it turns at each meeting.
+    """The phases from FIRST to LAST of the layers from `start` to below `end`, of `layers` in all.
 
-    Between coming to a meeting and waiting there a program asks for weights: not for those of the phase that begins,
-    but for those of the one behind it. A warp has few counters of what it waits for: with the first thing that it needs
-    of what it asked for before a meeting it awaits all of that. So what takes long is asked for when nothing else is.
+    `sign` is that of the number where the programs meet: it turns at each meeting. Between coming to a meeting and
+    waiting there a program asks for weights: not for those of the phase that begins, but for those of the one behind
+    it. A warp has few counters of what it waits for: with the first thing that it needs of what it asked for before a
+    meeting it awaits all of that. So what takes long is asked for when nothing else is.
+
+    What one layer leaves for the next (`middle` and `sums`) is there twice, in turns: nobody writes what a slower
+    program may still read.
     """
     ASKED: tl.constexpr = triton.cdiv(3 * WIDTH, PROGRAMS)  # a program's share of queries, keys and values
     ROWS: tl.constexpr = triton.cdiv(WIDTH, PROGRAMS)  # of the stream
     SHARE: tl.constexpr = 8 * triton.cdiv(FF, 8 * PROGRAMS)  # of features: 16 bytes or more of a row of down
     BATCH: tl.constexpr = min(SHARE, max(FEATURES, STEP))
+    MEET: tl.constexpr = FIRST < LAST
     program, sign, length = tl.program_id(0), 0, _length(lengths)
-    if FIRST == 1:
-        qkv = _linear(qkv_weight, qkv_bias, program * ASKED, ASKED, 3 * WIDTH, WIDTH, STEP)
-        norm = _vector(norm_weight, WIDTH), _vector(norm_bias, WIDTH)
-        sign = _wait(meeting, sign, False)
-        stream = _vector(x, WIDTH)
-        if LAST > 1:
-            sign = _sign(meeting)
-        _ask(stream, norm, qkv, keys, values, length, query, sums, eps, WIDTH, ASKED, ROWS, STEP)
-        _come(meeting, PROGRAMS, LAST > 1)
-    if FIRST <= 2 and LAST >= 2:
-        earlier = _earlier(keys, values, length, WIDTH, HEADS, SPLITS, SLOTS)
-    if FIRST <= 3 and LAST >= 3:
-        out = _linear(out_weight, out_bias, program * ROWS, ROWS, WIDTH, WIDTH, STEP)
-        before = _own(x, program * ROWS, ROWS, WIDTH, STEP)
-    if FIRST <= 2 and LAST >= 2:
-        sign = _wait(meeting, sign, FIRST < 2)
-        _attend(query, keys, values, length, earlier, found, sizes, scale, WIDTH, HEADS, SPLITS, SLOTS)
-        _come(meeting, PROGRAMS, LAST > 2)
-    if LAST == 4:
-        up = _linear(up_weight, up_bias, program * SHARE, BATCH, FF, WIDTH, STEP)
-        down = _columns(down_weight, program * SHARE, BATCH, WIDTH, FF, STEP)
-        norm = _vector(second_weight, WIDTH), _vector(second_bias, WIDTH)
-        added = _own(down_bias, 0, WIDTH, WIDTH, STEP)
-    if FIRST <= 3 and LAST >= 3:
-        sign = _wait(meeting, sign, FIRST < 3)
-        _project(before, found, sizes, out, middle, WIDTH, HEADS, SPLITS, ROWS, STEP)
-        _come(meeting, PROGRAMS, LAST > 3)
-    if LAST == 4:
-        _wait(meeting, sign, FIRST < 4)
-        _feed_forward(
-            middle, norm, up, down, up_weight, up_bias, down_weight, sums, eps,
-            WIDTH, FF, SHARE, BATCH, ACTIVATION, STEP,
-        )  # fmt: skip
-        _finish(middle, added, sums, after, meeting, WIDTH, PROGRAMS, STEP)
+    if MEET:
+        sign = _sign(meeting)
+    address = tl.load(table + start * COLUMNS + QKV)  # of the first thing that a layer needs: on its way a layer before
+    layer = start
+    while layer < end:
+        qkv_weight, at = _aligned(address, x), table + layer * COLUMNS
+        new_middle, new_sums = middle + layer % 2 * WIDTH, sums + layer % 2 * WIDTH
+        old_middle, old_sums = middle + (layer + 1) % 2 * WIDTH, sums + (layer + 1) % 2 * WIDTH
+        old_bias = _there(table + tl.maximum(layer - 1, 0) * COLUMNS, DOWN + 1, x)
+        keys, values = _there(at, KEYS, x), _there(at, VALUES, x)
+        if FIRST == 1:
+            qkv = _linear(qkv_weight, _there(at, QKV + 1, x), program * ASKED, ASKED, 3 * WIDTH, WIDTH, STEP)
+            norm = _vector(_there(at, NORM, x), WIDTH), _vector(_there(at, NORM + 1, x), WIDTH)
+            added = _vector(old_bias, WIDTH)
+            if layer == start:
+                sign = _wait(meeting, sign, False)
+            else:
+                sign = _wait(meeting, sign, MEET)
+            if layer == 0:
+                stream = _vector(x, WIDTH)
+            else:
+                stream = _behind(_vector(old_middle, WIDTH), _vector(old_sums, WIDTH), added)
+            _ask(stream, norm, qkv, keys, values, length, query, new_sums, eps, WIDTH, ASKED, ROWS, STEP)
+            _come(meeting, PROGRAMS, MEET)
+        address = tl.load(table + tl.minimum(layer + 1, layers - 1) * COLUMNS + QKV)
+        if FIRST <= 2 and LAST >= 2:
+            earlier = _earlier(keys, values, length, WIDTH, HEADS, SPLITS, SLOTS)
+        if FIRST <= 3 and LAST >= 3:
+            out = _linear(_there(at, OUT, x), _there(at, OUT + 1, x), program * ROWS, ROWS, WIDTH, WIDTH, STEP)
+            own = _own(old_bias, program * ROWS, ROWS, WIDTH, STEP)
+            if layer == 0:
+                before = _own(x, program * ROWS, ROWS, WIDTH, STEP)
+            else:
+                old = _own(old_middle, program * ROWS, ROWS, WIDTH, STEP)
+                before = _behind(old, _own(old_sums, program * ROWS, ROWS, WIDTH, STEP), own)
+        if FIRST <= 2 and LAST >= 2:
+            sign = _wait(meeting, sign, MEET)
+            _attend(query, keys, values, length, earlier, found, sizes, scale, WIDTH, HEADS, SPLITS, SLOTS)
+            _come(meeting, PROGRAMS, MEET)
+        if LAST == 4:
+            up_weight, up_bias, down_weight = _there(at, UP, x), _there(at, UP + 1, x), _there(at, DOWN, x)
+            up = _linear(up_weight, up_bias, program * SHARE, BATCH, FF, WIDTH, STEP)
+            down = _columns(down_weight, program * SHARE, BATCH, WIDTH, FF, STEP)
+            norm = _vector(_there(at, SECOND, x), WIDTH), _vector(_there(at, SECOND + 1, x), WIDTH)
+            last_bias = _own(_there(at, DOWN + 1, x), 0, WIDTH, WIDTH, STEP)
+        if FIRST <= 3 and LAST >= 3:
+            sign = _wait(meeting, sign, MEET)
+            _project(before, found, sizes, out, new_middle, WIDTH, HEADS, SPLITS, ROWS, STEP)
+            _come(meeting, PROGRAMS, MEET)
+        if LAST == 4:
+            sign = _wait(meeting, sign, MEET)
+            _feed_forward(
+                new_middle, norm, up, down, up_weight, up_bias, down_weight, new_sums, eps,
+                WIDTH, FF, SHARE, BATCH, ACTIVATION, STEP,
+            )  # fmt: skip
+            if layer == layers - 1:
+                _finish(new_middle, last_bias, new_sums, after, meeting, WIDTH, PROGRAMS, STEP)
+            else:
+                _come(meeting, PROGRAMS, MEET)
+        layer += 1
+
+
+@triton.jit
+def _there(row, NUMBER: tl.constexpr, like):
+    """Where something of a layer lies: an address of its row of the table."""
+    return _aligned(tl.load(row + NUMBER), like)
+
+
+@triton.jit
+def _aligned(address, like):
+    return tl.multiple_of(address.to(like.dtype), 16)
+
+
+@triton.jit
+def _behind(middle, sums, bias):
+    """The stream behind a layer: what its feed-forward layer gives is rounded as it would be alone."""
+    change = (sums.to(tl.float32) / UNITS + bias.to(tl.float32)).to(middle.dtype)
+    return (middle.to(tl.float32) + change.to(tl.float32)).to(middle.dtype)
 
 
 @triton.jit
@@ -260,14 +331,12 @@ def _passed_through(normed, up, down, ACTIVATION: tl.constexpr, STEP: tl.constex
 
 
 @triton.jit
-def _finish(middle, added, sums, after, meeting, WIDTH: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
-    """The end of phase 4, by the program that comes last: all parts are there, and nobody needs to wait."""
+def _finish(middle, bias, sums, after, meeting, WIDTH: tl.constexpr, PROGRAMS: tl.constexpr, STEP: tl.constexpr):
+    """The end of the last layer, by the program that comes last: all parts are there, and nobody needs to wait."""
     if _is_last(meeting, PROGRAMS):
         outputs, there = _rows(0, WIDTH, WIDTH, STEP)
-        stream = _own(middle, 0, WIDTH, WIDTH, STEP)
-        total = tl.load(sums + outputs, mask=there, other=0, cache_modifier=".cg").to(tl.float32) / UNITS
-        change = (total + added.to(tl.float32)).to(stream.dtype)
-        tl.store(after + outputs, stream.to(tl.float32) + change.to(tl.float32), mask=there)
+        stream = _behind(_own(middle, 0, WIDTH, WIDTH, STEP), _own(sums, 0, WIDTH, WIDTH, STEP), bias)
+        tl.store(after + outputs, stream, mask=there)
 
 
 @triton.jit
@@ -343,7 +412,7 @@ def _rows(first, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
 def _own(pointer, first, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
     """Of N numbers those of some rows, zeros behind them."""
     rows, there = _rows(first, COUNT, N, STEP)
-    return tl.load(pointer + rows, mask=there, other=0.0, cache_modifier=".cg")
+    return tl.load(pointer + rows, mask=there, other=0, cache_modifier=".cg")
 
 
 @triton.jit
@@ -386,7 +455,7 @@ def _places(SIZE: tl.constexpr):
 def _vector(pointer, SIZE: tl.constexpr):
     """SIZE numbers, zeros behind them."""
     places = _places(SIZE)
-    return tl.load(pointer + places, mask=places < SIZE, other=0.0, cache_modifier=".cg")
+    return tl.load(pointer + places, mask=places < SIZE, other=0, cache_modifier=".cg")
 
 
 @triton.jit
