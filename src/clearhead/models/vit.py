@@ -68,7 +68,6 @@ class ViTConfig(Config):
     position_std  how widely learned positions spread: wider ones learn small pictures much faster
     locality      a constant in the biases of q and k, from 0 in the first head to this in the last: rotary positions
                   turn it into a preference for near patches, learned on from there
-    reach         the patch that a head prefers is up to so many rows and columns away, for every head another one
     """
 
     image: Size = (224, 224)
@@ -94,7 +93,6 @@ class ViTConfig(Config):
     start: str = "vit"
     position_std: float = 0.02
     locality: float = 0.0
-    reach: int = 0
 
     def __post_init__(self) -> None:
         for name in ("image", "patch", "stride"):
@@ -283,9 +281,9 @@ class ViT(Model):
         for name, weight in self.named_parameters():
             STARTS[self.config.start](self.config, name, weight, random)
         if self.config.locality:
-            biases = (weight for name, weight in self.named_parameters() if name.endswith("qkv.bias"))
-            for layer, bias in enumerate(biases):
-                _prefer_near(self.config, layer, bias)
+            for name, weight in self.named_parameters():
+                if name.endswith("qkv.bias"):
+                    _prefer_near(self.config, weight)
 
     def example(self, batch: int = 2, random: Generator | None = None) -> tuple[Tensor, ...]:
         c = self.config
@@ -340,19 +338,11 @@ STARTS: dict[str, Start] = {"vit": start_as_vit, "cct": start_as_cct, "scaled": 
 
 
 @torch.no_grad()
-def _prefer_near(c: ViTConfig, layer: int, bias: Tensor) -> None:
-    """The same constant in the first half of q and of k: turned, their product is largest where they stand close.
-
-    With k turned back by the angle of an offset, it is largest where the key stands that far from the query.
-    """
-    query, key, _ = bias.view(3, c.heads, 2, -1).unbind(0)  # (heads, halves of a pair, pairs)
-    strength = torch.linspace(0, c.locality, c.heads)[:, None]
-    numbers = layer * c.heads + torch.arange(c.heads)
-    side = 2 * c.reach + 1
-    away = [(numbers % side**2).div(side, rounding_mode="floor") - c.reach, numbers % side - c.reach]
-    angles = torch.cat([positions.rotary_angles(at, query.shape[2], base=c.rotary_base or 1.0) for at in away], -1)
-    query[:, 0], query[:, 1] = strength, 0.0
-    key[:, 0], key[:, 1] = strength * angles.cos(), -strength * angles.sin()
+def _prefer_near(c: ViTConfig, bias: Tensor) -> None:
+    """The same constant in the first half of q and of k: turned, their product is largest where they stand close."""
+    strength = torch.linspace(0, c.locality, c.heads)
+    parts = bias.view(3, c.heads, -1)
+    parts[:2, :, : parts.shape[2] // 2] = strength[:, None]
 
 
 SIZES = {
