@@ -1,4 +1,4 @@
-"""Attention within short rows, in Triton: up to 128 tokens that all see each other, turned by where they stand.
+"""Attention within short rows, in Triton: up to 64 tokens that all see each other, turned by where they stand.
 
 A program has one head of one row: queries, keys and scores all fit into its registers, so nothing is kept for the way
 back but the product that they come from, and its gradient is written as one. The usual way is a kernel for turning, one
@@ -17,7 +17,7 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 from torch.library import custom_op
 
-FEW, WARPS = 64, 4  # of a row with more tokens than FEW twice as many warps keep the scores
+LONGEST, WARPS = 64, 4
 
 
 @triton.jit
@@ -120,9 +120,8 @@ def _store_unturned(
 def _sizes(product: Tensor, heads: int, table: Tensor | None) -> dict[str, Any]:
     length, half = product.shape[1], product.shape[2] // (6 * heads)
     tokens = max(16, triton.next_power_of_2(length))
-    warps = WARPS if tokens <= FEW else 2 * WARPS
-    known = {"LENGTH": length, "TOKENS": tokens, "HEADS": heads, "HALF": half, "TURNED": table is not None}
-    return known | {"num_warps": warps}
+    turned = table is not None
+    return {"LENGTH": length, "TOKENS": tokens, "HEADS": heads, "HALF": half, "TURNED": turned, "num_warps": WARPS}
 
 
 @custom_op("clearhead::short_attention", mutates_args=())

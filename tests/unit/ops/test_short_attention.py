@@ -30,10 +30,10 @@ def plain(product: Tensor, scale: float, table: Tensor | None, places: Tensor | 
 
 
 @pytest.mark.parametrize("turned", ["not", "in order", "anywhere"])
-@pytest.mark.parametrize("length", [5, 48, 64, 96])
+@pytest.mark.parametrize("length", [5, 48, 64])
 def test_answer_and_gradient_are_those_of_torch(length, turned):
     product = torch.randn(3, length, 3 * WIDTH, device=ON, requires_grad=True)
-    angles = positions.grid_angles(torch.arange(128, device=ON), 8, WIDTH // HEADS)
+    angles = positions.grid_angles(torch.arange(64, device=ON), 8, WIDTH // HEADS)
     table = None if turned == "not" else positions.turns(angles)
     places = torch.randint(64, (3, length), device=ON) if turned == "anywhere" else None
     found = torch.ops.clearhead.short_attention(product, HEADS, 0.3, table, places)
