@@ -19,7 +19,7 @@ from .linear import Linear
 from .norm import LayerNorm
 
 ACTIVATIONS = ("gelu-tanh", "gelu", "relu")
-WIDEST = 1280  # a program keeps its share of a weight in registers, and wider ones don't fit
+WIDEST = 1024  # a program keeps its share of a weight in registers, and wider ones don't fit
 NVIDIA = torch.version.cuda is not None
 
 

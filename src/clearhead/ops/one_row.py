@@ -159,6 +159,10 @@ def _layers(
     ROWS: tl.constexpr = triton.cdiv(WIDTH, PROGRAMS)  # of the stream
     SHARE: tl.constexpr = 8 * triton.cdiv(FF, 8 * PROGRAMS)  # of features: 16 bytes or more of a row of down
     BATCH: tl.constexpr = min(SHARE, max(FEATURES, STEP))
+    ASKS: tl.constexpr = FIRST == 1
+    ATTENDS: tl.constexpr = FIRST <= 2 and LAST >= 2
+    PROJECTS: tl.constexpr = FIRST <= 3 and LAST >= 3
+    FEEDS: tl.constexpr = LAST == 4
     MEET: tl.constexpr = FIRST < LAST
     program, sign, length = tl.program_id(0), 0, _length(lengths)
     if MEET:
@@ -171,7 +175,7 @@ def _layers(
         old_middle, old_sums = middle + (layer + 1) % 2 * WIDTH, sums + (layer + 1) % 2 * WIDTH
         old_bias = _there(table + tl.maximum(layer - 1, 0) * COLUMNS, DOWN + 1, x)
         keys, values = _there(at, KEYS, x), _there(at, VALUES, x)
-        if FIRST == 1:
+        if ASKS:
             qkv = _linear(qkv_weight, _there(at, QKV + 1, x), program * ASKED, ASKED, 3 * WIDTH, WIDTH, STEP)
             norm = _vector(_there(at, NORM, x), WIDTH), _vector(_there(at, NORM + 1, x), WIDTH)
             added = _vector(old_bias, WIDTH)
@@ -179,38 +183,32 @@ def _layers(
                 sign = _wait(meeting, sign, False)
             else:
                 sign = _wait(meeting, sign, MEET)
-            if layer == 0:
-                stream = _vector(x, WIDTH)
-            else:
-                stream = _behind(_vector(old_middle, WIDTH), _vector(old_sums, WIDTH), added)
+            stream = _stream(layer, (_vector(x, WIDTH), _vector(old_middle, WIDTH), _vector(old_sums, WIDTH), added))
             _ask(stream, norm, qkv, keys, values, length, query, new_sums, eps, WIDTH, ASKED, ROWS, STEP)
             _come(meeting, PROGRAMS, MEET)
         address = tl.load(table + tl.minimum(layer + 1, layers - 1) * COLUMNS + QKV)
-        if FIRST <= 2 and LAST >= 2:
+        if ATTENDS:
             earlier = _earlier(keys, values, length, WIDTH, HEADS, SPLITS, SLOTS)
-        if FIRST <= 3 and LAST >= 3:
+        if PROJECTS:
             out = _linear(_there(at, OUT, x), _there(at, OUT + 1, x), program * ROWS, ROWS, WIDTH, WIDTH, STEP)
-            own = _own(old_bias, program * ROWS, ROWS, WIDTH, STEP)
-            if layer == 0:
-                before = _own(x, program * ROWS, ROWS, WIDTH, STEP)
-            else:
-                old = _own(old_middle, program * ROWS, ROWS, WIDTH, STEP)
-                before = _behind(old, _own(old_sums, program * ROWS, ROWS, WIDTH, STEP), own)
-        if FIRST <= 2 and LAST >= 2:
+            first = program * ROWS
+            before = _own(x, first, ROWS, WIDTH, STEP), _own(old_middle, first, ROWS, WIDTH, STEP)
+            before += _own(old_sums, first, ROWS, WIDTH, STEP), _own(old_bias, first, ROWS, WIDTH, STEP)
+        if ATTENDS:
             sign = _wait(meeting, sign, MEET)
             _attend(query, keys, values, length, earlier, found, sizes, scale, WIDTH, HEADS, SPLITS, SLOTS)
             _come(meeting, PROGRAMS, MEET)
-        if LAST == 4:
+        if FEEDS:
             up_weight, up_bias, down_weight = _there(at, UP, x), _there(at, UP + 1, x), _there(at, DOWN, x)
             up = _linear(up_weight, up_bias, program * SHARE, BATCH, FF, WIDTH, STEP)
             down = _columns(down_weight, program * SHARE, BATCH, WIDTH, FF, STEP)
             norm = _vector(_there(at, SECOND, x), WIDTH), _vector(_there(at, SECOND + 1, x), WIDTH)
             last_bias = _own(_there(at, DOWN + 1, x), 0, WIDTH, WIDTH, STEP)
-        if FIRST <= 3 and LAST >= 3:
+        if PROJECTS:
             sign = _wait(meeting, sign, MEET)
-            _project(before, found, sizes, out, new_middle, WIDTH, HEADS, SPLITS, ROWS, STEP)
+            _project(layer, before, found, sizes, out, new_middle, WIDTH, HEADS, SPLITS, ROWS, STEP)
             _come(meeting, PROGRAMS, MEET)
-        if LAST == 4:
+        if FEEDS:
             sign = _wait(meeting, sign, MEET)
             _feed_forward(
                 new_middle, norm, up, down, up_weight, up_bias, down_weight, new_sums, eps,
@@ -239,6 +237,13 @@ def _behind(middle, sums, bias):
     """The stream behind a layer: what its feed-forward layer gives is rounded as it would be alone."""
     change = (sums.to(tl.float32) / UNITS + bias.to(tl.float32)).to(middle.dtype)
     return (middle.to(tl.float32) + change.to(tl.float32)).to(middle.dtype)
+
+
+@triton.jit
+def _stream(layer, parts):
+    """The stream before a layer, from its parts: the first layer's is what came in."""
+    x, middle, sums, bias = parts
+    return tl.where(layer == 0, x, _behind(middle, sums, bias))
 
 
 @triton.jit
@@ -293,14 +298,15 @@ def _attend(
 
 @triton.jit
 def _project(
-    before, found, sizes, out, middle,
+    layer, before, found, sizes, out, middle,
     WIDTH: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """Phase 3: the heads' output, projected, and the stream."""
-    concat = _joined(found, sizes, WIDTH, HEADS, SPLITS).to(before.dtype)
-    change = _product(out, concat, STEP).to(before.dtype)
+    stream = _stream(layer, before)
+    concat = _joined(found, sizes, WIDTH, HEADS, SPLITS).to(stream.dtype)
+    change = _product(out, concat, STEP).to(stream.dtype)
     rows, there = _rows(tl.program_id(0) * ROWS, ROWS, WIDTH, STEP)
-    tl.store(middle + rows, before.to(tl.float32) + change.to(tl.float32), mask=there)
+    tl.store(middle + rows, stream.to(tl.float32) + change.to(tl.float32), mask=there)
 
 
 @triton.jit
