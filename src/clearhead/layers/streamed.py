@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..ops.kernels import has_kernel
 from .block import Pass, PreNormBlock
 from .feed_forward import FeedForward
 from .linear import Linear
+from .norm import LayerNorm
 
 LARGE = 256  # rows: fewer are a decoding step
+WIDEST = 8192  # a kernel holds whole rows
 
 
 def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
@@ -46,10 +48,10 @@ def streamed(blocks: Sequence[Any], x: Tensor, shared: Pass) -> Tensor:
     stream, given = x.clone(), (shared.mask, shared.bias, shared.positions)  # the caller's x stays as it is
     after_attention, after_feed_forward = _beside(blocks, x).unbind(1)
     for layer, block in enumerate(blocks):
-        now = stream if layer == 0 else _with(stream, after_feed_forward[layer - 1])
-        _add(stream, block.attention.concat(block.attention_norm(now), *given), block.attention.out)
-        now = _with(stream, after_attention[layer])
-        _add(stream, block.feed_forward.features(block.feed_forward_norm(now)), block.feed_forward.down)
+        asking = _normed(block.attention_norm, stream, after_feed_forward[layer - 1] if layer else None)
+        _add(stream, block.attention.concat(asking, *given), block.attention.out)
+        fed = _normed(block.feed_forward_norm, stream, after_attention[layer])
+        _add(stream, block.feed_forward.features(fed), block.feed_forward.down)
     return _with(stream, after_feed_forward[-1])
 
 
@@ -58,6 +60,14 @@ def _beside(blocks: Sequence[Any], x: Tensor) -> Tensor:
     layers = [layer for block in blocks for layer in (block.attention.out, block.feed_forward.down)]
     biases = [x.new_zeros(x.shape[-1]) if layer.bias is None else layer.bias for layer in layers]
     return torch.stack(biases).float().cumsum(0).unflatten(0, (-1, 2))
+
+
+def _normed(norm: nn.Module, stream: Tensor, beside: Tensor | None) -> Tensor:
+    if beside is None:
+        return norm(stream)
+    if type(norm) is LayerNorm and norm.bias is not None and stream.shape[-1] <= WIDEST and has_kernel("biased_norm"):
+        return torch.ops.clearhead.biased_norm(stream, beside, norm.weight, norm.bias, norm.eps)
+    return norm(_with(stream, beside))
 
 
 def _with(stream: Tensor, beside: Tensor) -> Tensor:

@@ -35,7 +35,6 @@ on_gpu = pytest.mark.skipif(ON == "cpu", reason="needs a CUDA device")
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Its file. In the interpreter every program costs time: there are few, and the last of them has no head."""
-    monkeypatch.setattr(kernels, "UNPROVEN", kernels.UNPROVEN - {"one_row"})
     assert kernels.has_kernel("one_row")
     from clearhead.ops import one_row
 
