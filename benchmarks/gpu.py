@@ -9,9 +9,9 @@ of the row: above 1 is faster. Training: fp32 weights under autocast, fused Adam
 compiled function. Ours is compiled with `fullgraph=True`, so a graph break would be an error; `graphs` counts what
 Dynamo made of each. nanoGPT's forward pass returns its logits, as published. Writing: bf16 weights, a run is a whole
 text or translation (gpu_writing.py); `log p` is how likely what was written is to transformers' model in fp32, the
-mean logarithm of a token's probability. Peak memory is each contestant's own: weights, gradients, optimiser,
-activations, caches and inputs. `of limit` is the least time that the card's fastest product or copy would take, over
-the time taken.
+mean logarithm of a token's probability. Peak memory is each contestant's own, what its tensors need at the same time:
+weights, gradients, optimiser, activations, caches and inputs. `of limit` is the least time that the card's fastest
+product or copy would take, over the time taken.
 """
 
 import argparse
@@ -112,7 +112,12 @@ def prepare(row: Row, entry: Entry, scale: Scale) -> Ready:
 
 def allocated(scale: Scale) -> int:
     gc.collect()
-    return torch.cuda.memory_allocated() if scale.on_gpu else 0
+    return asked_for("current") if scale.on_gpu else 0
+
+
+def asked_for(when: str) -> int:
+    """Bytes that tensors need. What the allocator counts is more, by up to a MiB for each: that is chance."""
+    return torch.cuda.memory_stats()[f"requested_bytes.all.{when}"]
 
 
 def peak_of(run: Step, scale: Scale) -> int:
@@ -121,7 +126,7 @@ def peak_of(run: Step, scale: Scale) -> int:
     torch.cuda.reset_peak_memory_stats()
     run()
     scale.synchronise()
-    return torch.cuda.max_memory_allocated()
+    return asked_for("peak")
 
 
 def captured(ready: Ready) -> Ready:
@@ -283,7 +288,7 @@ def line(result: Result) -> list[str]:
         f"{result.ms:.2f}",
         f"{result.sustained_ms:.2f}",
         f"{result.per_second:,.0f} {result.unit}",
-        f"{result.peak_gib:.1f}",
+        f"{result.peak_gib:.3f}",
         f"{result.of_limit:.1%}",
         "" if result.ratio is None else str(result.ratio),
         "" if result.sustained_ratio is None else f"{result.sustained_ratio:.3f}",

@@ -83,7 +83,7 @@ class Captured:
 
     def _feed(self, tokens: Tensor, state: State, count: int, never: frozenset[int]) -> "_Pool":
         """So many steps one behind the other, none of which waits for the host."""
-        cache, pool, logits = state.cache, None, state.logits
+        cache, pool = state.cache, None
         with many_shapes():
             for _ in range(count):
                 self.model.check_room(cache.used)  # pyright: ignore[reportCallIssue]
@@ -91,10 +91,10 @@ class Captured:
                 if pool is None:  # the first step may have made more room
                     pool = self._pool(tokens, state)
                     pool.begin(tokens, state, never)
-                logits = pool.run(cache.seen)
+                pool.run(cache.seen)
                 cache.used += 1  # the tensor of lengths was counted up inside the graph
         assert pool is not None
-        state.logits = logits[: len(tokens)].clone()
+        state.logits = pool.scores[: len(tokens)].clone()
         return pool
 
     def _pool(self, tokens: Tensor, state: State) -> "_Pool":
@@ -129,18 +129,18 @@ class Captured:
 
     def _written(
         self, tokens: Tensor, state: State, barred: Tensor, written: Tensor, chances: Tensor, place: Tensor
-    ) -> Tensor:
+    ) -> None:
         """One step: a token joins each row, the best of what may come next is noted and stands ready to be fed."""
         logits: Tensor = self.model.next_logits(tokens, state)  # pyright: ignore[reportCallIssue]
         scores = logits.float()
-        best = first_best(scores + barred)
+        best = first_best(scores.masked_fill(barred, -torch.inf))
         chance = scores.gather(-1, best[:, None])[:, 0] - scores.logsumexp(-1)
         written.index_copy_(0, place, best[None])
         chances.index_copy_(0, place, chance[None])
         tokens.copy_(best)
         state.cache.lengths.add_(1)
+        state.logits.copy_(logits)
         place.add_(1)
-        return logits
 
     def _followed(self, state: State, books: Books) -> None:
         """One step of beam searches: what went on is fed, and what may come next is taken into the books."""
@@ -152,20 +152,21 @@ class _Pool:
     """Memory for one shape of state, and the graphs captured in it. The first state's own memory becomes the pool's.
 
     tokens           (R,) what is fed next
+    scores           (R,V) of what may come behind it: one memory for all graphs
     written, chances (LONGEST_BURST, R) what a burst wrote, and the logarithms of its probabilities
     place            (1,) where in these the next step writes
-    barred           (V,) -inf for tokens that are never written, else 0
+    barred           (V,) whether a token is never written
     """
 
     def __init__(self, tokens: Tensor, state: State, compute: Any, scratch: Any) -> None:
         cache, encoded = state.cache, state.encoded
-        self.tokens = tokens.clone()
+        self.tokens, self.scores = tokens.clone(), torch.empty_like(state.logits)
         self.cache = Cache([*cache.keys], [*cache.values], cache.lengths, bucket=cache.bucket)
         self.encoded = None if encoded is None else encoded.copied()
         self.written = tokens.new_zeros(LONGEST_BURST, len(tokens))
         self.chances = torch.zeros_like(self.written, dtype=torch.float32)
         self.place = tokens.new_zeros(1)
-        self.barred = torch.zeros_like(state.logits[0], dtype=torch.float32)
+        self.barred = torch.zeros_like(state.logits[0], dtype=torch.bool)
         self.never: frozenset[int] = frozenset()
         self.steps = 0
         self.compute, self.graphs = compute, Graphs(scratch)
@@ -182,12 +183,12 @@ class _Pool:
         self.steps = 0
         if never != self.never:
             self.barred.zero_()
-            self.barred[sorted(never)] = -torch.inf
+            self.barred[sorted(never)] = True
             self.never = never
 
-    def run(self, seen: int) -> Tensor:
+    def run(self, seen: int) -> None:
         self.cache.seen, self.steps = seen, self.steps + 1
-        return self.graphs.run(seen, self._step, self._rehearsal)
+        self.graphs.run(seen, self._step, self._rehearsal)
 
     def burst(self, rows: int) -> Burst:
         """What was written since `begin`; the next burst may be under way before this one is read."""
@@ -228,9 +229,9 @@ class _Pool:
     def _stores(self) -> tuple[Tensor, ...]:
         return (*self.cache.keys, *self.cache.values, self.cache.lengths)
 
-    def _step(self) -> Tensor:
-        state = State(self.cache, self.tokens, self.encoded)  # a step reads no scores
-        return self.compute(self.tokens, state, self.barred, self.written, self.chances, self.place)
+    def _step(self) -> None:
+        state = State(self.cache, self.scores, self.encoded)
+        self.compute(self.tokens, state, self.barred, self.written, self.chances, self.place)
 
     def _rehearsal(self) -> None:
         """It writes the same slots as the true step, and what it counts is undone."""

@@ -19,19 +19,20 @@ class Graphs:
 
     def __init__(self, scratch: Any) -> None:
         self.scratch = scratch
-        self._replays: dict[int, Callable[[], Any]] = {}
+        self._replays: dict[int, Callable[[], None]] = {}
 
-    def run(self, seen: int, step: Callable[[], Any], rehearsal: Callable[[], None]) -> Any:
-        """One step that looks at `seen` slots; what it returns is good until any graph with this scratch runs.
+    def run(self, seen: int, step: Callable[[], None], rehearsal: Callable[[], None]) -> None:
+        """One step that looks at `seen` slots.
 
-        step       computes with the very same tensors at every call
+        step       computes with the very same tensors at every call, and leaves in them what it found
         rehearsal  the same work without a lasting effect, which compiles the step before it is captured
         """
         if self.scratch is None:
-            return step()
+            step()
+            return
         if seen not in self._replays:
             self._replays[seen] = _captured(step, rehearsal, self.scratch)
-        return self._replays[seen]()
+        self._replays[seen]()
 
 
 def scratch_memory(device: torch.device) -> Any:
@@ -44,7 +45,7 @@ def many_shapes() -> AbstractContextManager[Any]:
     return torch._dynamo.config.patch(recompile_limit=MOST_SHAPES)
 
 
-def _captured(step: Callable[[], Any], rehearsal: Callable[[], None], scratch: Any) -> Callable[[], Any]:
+def _captured(step: Callable[[], None], rehearsal: Callable[[], None], scratch: Any) -> Callable[[], None]:
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -54,14 +55,9 @@ def _captured(step: Callable[[], Any], rehearsal: Callable[[], None], scratch: A
     graph = torch.cuda.CUDAGraph()
     _forget_workspaces()
     with torch.cuda.graph(graph, pool=scratch):
-        given = step()
+        step()
     _forget_workspaces()
-
-    def replayed() -> Any:
-        graph.replay()
-        return given
-
-    return replayed
+    return graph.replay
 
 
 def _forget_workspaces() -> None:

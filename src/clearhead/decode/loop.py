@@ -17,6 +17,8 @@ from .pieces import Limits, Piece, Written, with_reason
 from .protocol import Decoder, Rows, WritesAhead, continues, start
 from .sampling import Sampling, generators
 
+AT_ONCE = 32  # rows whose chances are computed together: those of a vocabulary are large
+
 
 @torch.inference_mode()
 def generate(
@@ -146,13 +148,16 @@ def _closed(scores: Tensor, following: list[list[int]]) -> Tensor:
 
 
 def _pieces(going: list[int], tokens: list[int], logits: Tensor, best: int) -> list[Piece]:
-    logprobs = logits.float().log_softmax(-1)
-    chosen = logprobs.gather(-1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
-    first: list[tuple[tuple[int, float], ...]] = [()] * len(going)
-    if best:
-        values, indices = logprobs.topk(min(best, logits.shape[-1]))
-        first = [tuple(zip(i, v, strict=True)) for i, v in zip(indices.tolist(), values.tolist(), strict=True)]
+    picked, chosen, first = torch.tensor(tokens, device=logits.device), [], list[tuple[tuple[int, float], ...]]()
+    for some, own in zip(logits.split(AT_ONCE), picked.split(AT_ONCE), strict=True):
+        logprobs = some.float().log_softmax(-1)
+        chosen.append(logprobs.gather(-1, own[:, None])[:, 0])
+        if best:
+            values, indices = (found.tolist() for found in logprobs.topk(min(best, logits.shape[-1])))
+            first += [tuple(zip(i, v, strict=True)) for i, v in zip(indices, values, strict=True)]
     return [
         Piece(row, token, logprob, best=choices)
-        for row, token, logprob, choices in zip(going, tokens, chosen.tolist(), first, strict=True)
+        for row, token, logprob, choices in zip(
+            going, tokens, torch.cat(chosen).tolist(), first or [()] * len(going), strict=True
+        )
     ]

@@ -54,6 +54,8 @@ class Sampling:
 
     def scores(self, logits: Tensor, history: Sequence[Sequence[int]]) -> Tensor:
         """logits (R,V) -> scores of the same shape, -inf where a token is filtered out; softmax gives the chances."""
+        if self.plain:
+            return logits
         scores = logits.float()
         if self.repetition_penalty != 1:
             scores = _penalised(scores, history, self.repetition_penalty)
