@@ -67,8 +67,8 @@ def vit_mnist_gpu() -> Run:
     """A larger ViT on MNIST, for a GPU: 4 x 4 patches, six layers, 192 wide, three times as many epochs.
 
     Command: clearhead train vit-mnist-gpu
-    Costs: 208 s on one H200 beside eight other runs; not measured alone yet
-    Gives: 99.64% of the test part (seed 0)
+    Costs: 70 to 75 s on one H200, 22 to 25 of them compiling
+    Gives: 99.63% of the test part (99.64, 99.61, 99.64 with seeds 0, 1, 2)
     """
     spec = PictureSpec(
         model="vit-ti16",
@@ -117,8 +117,8 @@ def vit_cifar100() -> Run:
     """The same ViT and the same training on CIFAR-100.
 
     Command: clearhead train vit-cifar100
-    Costs: not measured yet (planned for 9 min on one H200)
-    Gives: not measured yet
+    Costs: 511 s on one H200 with epochs=660, 24 of them compiling
+    Gives: 79.99% of the test part with epochs=660 (seed 0)
     """
     return _long("vit-cifar100", "vit-c100", "cifar100")
 
@@ -130,8 +130,8 @@ def vit_cifar10_fast() -> Run:
     once.
 
     Command: clearhead train vit-cifar10-fast
-    Costs: 109 s on one H200, about half a minute of it for compiling; how long after compilation is not measured yet
-    Gives: 94.7% of the test part (94.86, 94.64, 94.66, 94.59 with seeds 0 to 3)
+    Costs: 111 s on one H200: 69 s of training, 22 of compiling, the rest before and behind
+    Gives: 94.69% of the test part (94.86, 94.64, 94.66, 94.59, 94.70 with seeds 0 to 4)
     """
     spec = PictureSpec(
         model="vit-c10",
