@@ -1,0 +1,66 @@
+"""Variants of a recipe: judged on what was held out, in equal time, and one that fails does not stop the others."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import variants
+from benchmarks.variants import Result, changing, fitted, judged, main
+from clearhead.errors import ClearheadError
+from clearhead.recipes.start import named_run
+
+TINY = ["fields.width=16", "fields.heads=2", "fields.layers=1", "warmup=2"]
+
+
+def test_a_variant_is_judged_on_the_held_out_part_alone(monkeypatch):
+    read: list[str] = []
+    true = variants.Trainer.evaluate
+    monkeypatch.setattr(variants.Trainer, "evaluate", lambda self, part: read.append(part) or true(self, part))
+    found = judged("vit-digits", TINY, "epochs=1", None)
+    assert set(read) == {"valid"} and found.variant == "epochs=1" and found.metric == "accuracy"
+    rows = len(named_run("vit-digits").spec.open().data["valid"])  # pyright: ignore[reportAttributeAccessIssue]
+    assert found.error == pytest.approx(math.sqrt(found.value * (1 - found.value) / rows))
+    assert found.epochs == pytest.approx(1, abs=0.1)
+
+
+def test_a_recipe_that_holds_nothing_out_is_refused(monkeypatch):
+    task = SimpleNamespace(parts=("test",))
+    run = SimpleNamespace(spec=SimpleNamespace(open=lambda: task))
+    monkeypatch.setattr(variants, "named_run", lambda *words: run)
+    with pytest.raises(ClearheadError, match="vit-cifar10 holds nothing out"):
+        judged("vit-cifar10", [], "", None)
+
+
+def test_a_run_changes_where_any_of_its_courses_does():
+    assert changing(named_run("vit-cifar10")) == [0.75, 0.95]
+    assert changing(named_run("vit-digits")) == []
+
+
+def test_a_slower_variant_gets_fewer_epochs(monkeypatch):
+    run = named_run("vit-digits", [], TINY)
+    task = run.spec.open()
+    for pace, epochs in ((0.1, 10 / 0.1), (0.2, 10 / 0.2)):
+        monkeypatch.setattr(variants, "seconds_an_update", lambda run, task, pace=pace: pace)
+        per_epoch = task.batches_per_epoch(run.settings.batching)
+        assert fitted(run, task, 10.0).settings.epochs == pytest.approx(epochs / per_epoch, abs=0.01)
+
+
+def test_stretches_count_by_their_length(monkeypatch):
+    """A clock that says how many patches are computed: 8 for a quarter of the run, 16 for the rest."""
+
+    def timed(update, count, wait):
+        update()
+        return update.__self__.model.kept_tokens or 16
+
+    monkeypatch.setattr(variants, "timed", timed)
+    run = named_run("vit-digits", [], ["kept_tokens=8,0.25,16", "epochs=2", *TINY])
+    assert variants.seconds_an_update(run, run.spec.open()) == pytest.approx((0.25 * 8 + 0.75 * 16) / variants.TIMED)
+
+
+def test_one_that_fails_does_not_stop_the_others(monkeypatch, capsys):
+    good = Result("", 2.0, 40, 1.5, "accuracy", 0.9, 0.01)
+    monkeypatch.setattr(variants, "in_a_process", lambda words: "ended with 1" if "--try=a=1" in words else good)
+    assert main(["vit-digits", "--try", "a=1", "--try", "seed=1"]) == 1
+    told = capsys.readouterr().out
+    assert "90.00% +- 1.00%" in told and "ended with 1" in told and "as it is" in told
