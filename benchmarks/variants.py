@@ -5,14 +5,14 @@
 `key=value` changes every run, as in `clearhead train`; each `--try` is one more run with changes of its own. All are
 judged on `valid`, the part that was held out; the test part is not read. With `--seconds` each run has as many epochs
 as it gets through in that time on this device, compiling left out: what is faster learns longer. The order is that of
-the command, one behind the other, each in a process of its own. Figures are of one seed: beside a share stands its
-standard error, which says nothing about other seeds.
+the command, one behind the other. Figures are of one seed: beside a share stands its standard error, which says
+nothing about other seeds.
 """
 
 import argparse
+import gc
 import json
 import math
-import subprocess
 import sys
 import tempfile
 import time
@@ -110,15 +110,6 @@ def timed(update: Callable[[], Any], count: int, wait: Callable[[], None]) -> fl
     return time.perf_counter() - began
 
 
-def in_a_process(words: Sequence[str]) -> Result | str:
-    """The result, or the last line of what went wrong."""
-    child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.variants", *words, "--alone"], stdout=subprocess.PIPE, text=True
-    )
-    lines = child.stdout.strip().splitlines()
-    return Result(**json.loads(lines[-1])) if child.returncode == 0 and lines else f"ended with {child.returncode}"
-
-
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.variants", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("recipe")
@@ -126,31 +117,33 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--try", dest="variants", action="append", default=[], metavar="'key=value ...'")
     parser.add_argument("--seconds", type=float, help="of training, for each run; as many epochs as it says without")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON array")
-    parser.add_argument("--alone", action="store_true", help="no run but the first --try, in this process, as JSON")
     return parser.parse_intermixed_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     given = parse(words)
-    if given.alone:
-        variant = given.variants[0] if given.variants else ""
-        try:
-            print(json.dumps(asdict(judged(given.recipe, given.changes, variant, given.seconds))))
-        except ClearheadError as problem:
-            print(f"variants: {problem}", file=sys.stderr)
-            return 1
-        return 0
-    shared = [given.recipe, *given.changes, *([] if given.seconds is None else [f"--seconds={given.seconds}"])]
     found: dict[str, Result | str] = {}
     for variant in ("", *given.variants):
-        found[variant] = in_a_process([*shared, f"--try={variant}"])
+        try:
+            found[variant] = judged(given.recipe, given.changes, variant, given.seconds)
+        except (ClearheadError, RuntimeError) as problem:  # a compiler's failure is a RuntimeError
+            found[variant] = (str(problem).splitlines() or ["failed"])[0]
         print(" ".join(line(variant, found[variant])), file=sys.stderr, flush=True)
+        forget()
     results = [one for one in found.values() if isinstance(one, Result)]
     if given.json:
         print(json.dumps([asdict(one) for one in results]))
     else:
         print(table(HEADER, [line(variant, one) for variant, one in found.items()]))
     return 0 if len(results) == len(found) else 1
+
+
+def forget() -> None:
+    """What a run compiled and recorded: the next one has its own, and torch's limits count them all."""
+    torch._dynamo.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def line(variant: str, result: Result | str) -> list[str]:

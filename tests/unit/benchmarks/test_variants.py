@@ -59,8 +59,13 @@ def test_stretches_count_by_their_length(monkeypatch):
 
 
 def test_one_that_fails_does_not_stop_the_others(monkeypatch, capsys):
-    good = Result("", 2.0, 40, 1.5, "accuracy", 0.9, 0.01)
-    monkeypatch.setattr(variants, "in_a_process", lambda words: "ended with 1" if "--try=a=1" in words else good)
+    def of(name, changes, variant, seconds):
+        if variant == "a=1":
+            raise ClearheadError("there is no setting 'a'")
+        return Result(variant, 2.0, 40, 1.5, "accuracy", 0.9, 0.01)
+
+    monkeypatch.setattr(variants, "judged", of)
     assert main(["vit-digits", "--try", "a=1", "--try", "seed=1"]) == 1
-    told = capsys.readouterr().out
-    assert "90.00% +- 1.00%" in told and "ended with 1" in told and "as it is" in told
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split("  ")[0] for row in rows[2:]] == ["as it is", "a=1", "seed=1"]
+    assert rows[3].endswith("there is no setting 'a'") and rows[4].endswith("90.00% +- 1.00%")
