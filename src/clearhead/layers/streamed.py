@@ -28,7 +28,11 @@ def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
         return False
     if shared.cache is not None or shared.scale != 1.0 or torch.is_autocast_enabled(x.device.type):
         return False
-    return len(blocks) > 0 and all(_is_plain(block, x) for block in blocks) and has_kernel("add_product")
+    return len(blocks) > 0 and all(_is_plain(block, x) for block in blocks) and _has_operators()
+
+
+def _has_operators() -> bool:
+    return has_kernel("add_product") and has_kernel("running_sums")
 
 
 def _is_large(x: Tensor) -> bool:
@@ -46,32 +50,31 @@ def _is_plain(block: Any, x: Tensor) -> bool:
 def streamed(blocks: Sequence[Any], x: Tensor, shared: Pass) -> Tensor:
     """x (B,L,width) through the blocks."""
     stream, given = x.clone(), (shared.mask, shared.bias, shared.positions)  # the caller's x stays as it is
-    after_attention, after_feed_forward = _beside(blocks, x).unbind(1)
+    beside: list[Tensor | None] = [None, *_sums(blocks, x)]
     for layer, block in enumerate(blocks):
-        asking = _normed(block.attention_norm, stream, after_feed_forward[layer - 1] if layer else None)
+        asking = _normed(block.attention_norm, stream, beside[2 * layer])
         _add(stream, block.attention.concat(asking, *given), block.attention.out)
-        fed = _normed(block.feed_forward_norm, stream, after_attention[layer])
+        fed = _normed(block.feed_forward_norm, stream, beside[2 * layer + 1])
         _add(stream, block.feed_forward.features(fed), block.feed_forward.down)
-    return _with(stream, after_feed_forward[-1])
+    return _with(stream, beside[-1])
 
 
-def _beside(blocks: Sequence[Any], x: Tensor) -> Tensor:
-    """(layers, 2, width): what has to be put in behind each product. Summed at once: no norm should sum them again."""
+def _sums(blocks: Sequence[Any], x: Tensor) -> list[Tensor]:
+    """What has to be put in behind each product: the biases of all so far."""
     layers = [layer for block in blocks for layer in (block.attention.out, block.feed_forward.down)]
     biases = [x.new_zeros(x.shape[-1]) if layer.bias is None else layer.bias for layer in layers]
-    return torch.stack(biases).float().cumsum(0).unflatten(0, (-1, 2))
+    return torch.ops.clearhead.running_sums(biases)
 
 
 def _normed(norm: nn.Module, stream: Tensor, beside: Tensor | None) -> Tensor:
-    if beside is None:
-        return norm(stream)
-    if type(norm) is LayerNorm and norm.bias is not None and stream.shape[-1] <= WIDEST and has_kernel("biased_norm"):
+    plain = type(norm) is LayerNorm and norm.bias is not None and stream.shape[-1] <= WIDEST
+    if beside is not None and plain and has_kernel("biased_norm"):
         return torch.ops.clearhead.biased_norm(stream, beside, norm.weight, norm.bias, norm.eps)
     return norm(_with(stream, beside))
 
 
-def _with(stream: Tensor, beside: Tensor) -> Tensor:
-    return (stream + beside).to(stream.dtype)
+def _with(stream: Tensor, beside: Tensor | None) -> Tensor:
+    return stream if beside is None else (stream + beside).to(stream.dtype)
 
 
 def _add(stream: Tensor, x: Tensor, layer: Linear) -> None:

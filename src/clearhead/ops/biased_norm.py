@@ -1,8 +1,7 @@
 """Layer norm of rows plus one vector, in Triton: the norm of a stream that lacks its biases (layers/streamed.py).
 
-The compiler sees a vector among what the norm reads, takes the rows for something it can't hold, and goes over them
-twice: on an H200 it takes three times as long as the memory needs. Here a program holds a few whole rows. Importing
-this file needs Triton.
+A program holds a few whole rows, and the rows go through memory once. To be compared on a card with what the compiler
+makes of the same. Importing this file needs Triton.
 """
 
 # A type checker takes a kernel for a function of Python.
