@@ -30,7 +30,7 @@ def serves(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
     plain = shared.bias is None and shared.memory is None and shared.scale == 1.0
     watched = recording() or torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type)
     known = len(blocks) > 0 and all(_is_known(block, x) for block in blocks) and _are_alike(blocks)
-    return plain and not watched and known and has_kernel("one_row")
+    return plain and not watched and known and has_kernel("one_row") and _has_room(x.get_device(), x.shape[-1])
 
 
 def one_row(blocks: Sequence[Any], x: Tensor, shared: Pass) -> Tensor:
@@ -57,6 +57,16 @@ def _parts(block: Any) -> tuple[Any, ...]:
 
 def _is_one_row(x: Tensor) -> bool:
     return NVIDIA and x.is_cuda and x.dtype == torch.bfloat16 and x.shape[0] == x.shape[1] == 1
+
+
+def _has_room(gpu: int, width: int) -> bool:
+    """Whether the GPU runs all programs at once, each with a share of the weights that fits its registers."""
+    from ..ops.one_row import programs_for  # needs Triton
+
+    return torch.cuda.get_device_properties(gpu).multi_processor_count >= programs_for(width)
+
+
+_has_room._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _is_known(block: Any, x: Tensor) -> bool:

@@ -121,9 +121,13 @@ def _table(device: torch.device, addresses: tuple[tuple[int, ...], ...]) -> Tens
     return torch.tensor([[*row, *[0] * (COLUMNS.value - len(row))] for row in addresses], device=device)
 
 
+def programs_for(width: int) -> int:
+    return plan.programs * 4 // 3 if width > WIDE else plan.programs
+
+
 def _spread(device: torch.device, heads: int, width: int) -> tuple[int, int]:
     """How many programs there are, and how many of them share a head: a power of two."""
-    wanted = plan.programs * 4 // 3 if width > WIDE else plan.programs
+    wanted = programs_for(width)
     room = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else wanted
     programs = max(heads, min(wanted, room))
     return programs, min(plan.splits, 1 << (programs // heads).bit_length() - 1)

@@ -3,6 +3,7 @@
 import copy
 import multiprocessing
 from multiprocessing.connection import wait
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
 def anywhere(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> None:
     """The kernel serves tensors of a CPU and of fp32 too."""
     monkeypatch.setattr(chooser, "_is_one_row", lambda x: x.shape[:2] == (1, 1))
+    monkeypatch.setattr(chooser, "_has_room", lambda gpu, width: True)
 
 
 def block_of(width: int, heads: int, activation: str = "gelu-tanh", **options: Any) -> PreNormBlock:
@@ -131,6 +133,14 @@ def test_layers_that_differ_go_one_by_one(kernel, anywhere):
         for other in (block_of(64, 1, "relu"), block_of(64, 2), block_of(64, 1, scale=0.3)):
             assert not chooser.serves([block_of(64, 1), other], x, Pass(cache=cache))
         assert not chooser.serves([], x, Pass(cache=cache))
+
+
+def test_a_gpu_must_run_all_programs_at_once(kernel, monkeypatch):
+    monkeypatch.setattr(kernel, "plan", kernel.Plan())
+    for processors, served in ((40, (False, False)), (108, (True, False)), (132, (True, True))):
+        found = SimpleNamespace(multi_processor_count=processors)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu, found=found: found)
+        assert (chooser._has_room(0, 768), chooser._has_room(0, 1024)) == served
 
 
 @torch.no_grad()
