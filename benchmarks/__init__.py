@@ -1,4 +1,7 @@
-"""Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`, `.busy`."""
+"""Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`, `.busy`.
+
+`.variants` is about learning: what a part of a recipe is worth.
+"""
 
 from collections.abc import Sequence
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -72,29 +72,30 @@ def measure(name: str, changes: Sequence[str], places: Sequence[float], updates:
 
 def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result:
     trainer.step = int(place * trainer.steps)
-    _updates(trainer, WARM)
-    seconds = _updates(trainer, updates)
+    seconds_of(trainer.update, WARM)
+    seconds = seconds_of(trainer.update, updates)
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
-        _updates(trainer, updates)
+        seconds_of(trainer.update, updates)
     events = [event for event in watched.events() or [] if event.device_type == torch.autograd.DeviceType.CUDA]
     spans = [(event.name, event.time_range.start, event.time_range.end) for event in events]
     kernels = covered(span[1:] for span in spans) / 1e6
     kept, made = trainer._batch(trainer.step), trainer._batch
     trainer._batch = lambda number: kept
-    same = _updates(trainer, updates)
+    same = seconds_of(trainer.update, updates)
     trainer._batch = made
     ms, count = 1e3 / updates, len(events) / updates
     longest = by_name(spans, updates)
     return Result(name, place, seconds * ms, same * ms, kernels * ms, count, kernels / seconds, longest)
 
 
-def _updates(trainer: Trainer, count: int) -> float:
-    """Seconds that so many updates take."""
-    torch.cuda.synchronize()
+def seconds_of(update: Callable[[], object], count: int) -> float:
+    """How long so many updates take, the device's work included."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
     began = time.perf_counter()
     for _ in range(count):
-        trainer.update()
-    torch.cuda.synchronize()
+        update()
+    wait()
     return time.perf_counter() - began
 
 

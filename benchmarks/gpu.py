@@ -258,10 +258,11 @@ def figures(
     )
 
 
-def free(scale: Scale) -> None:
+def forget() -> None:
+    """What was compiled and recorded, and the memory for it: torch's limits count all of a process."""
     torch._dynamo.reset()
     gc.collect()
-    if scale.on_gpu:
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
@@ -338,7 +339,7 @@ def main(words: Sequence[str] | None = None) -> int:
             results += measure(row, scale, options.graph, best)
         except FAILURES as error:
             results.append(failure(row, "the whole row", error))
-        free(scale)
+        forget()
         if options.json not in (None, "-"):
             Path(options.json).write_text(told(about, best, results))
     if options.json == "-":

@@ -5,24 +5,20 @@
 `key=value` changes every run, as in `clearhead train`; each `--try` is one more run with changes of its own. All are
 judged on `valid`, the part that was held out; the test part is not read. With `--seconds` each run has as many epochs
 as it gets through in that time on this device, compiling left out: what is faster learns longer. The order is that of
-the command, one behind the other. Figures are of one seed: beside a share stands its standard error, which says
-nothing about other seeds.
+the command, one behind the other; one that fails has its reason in the table. Figures are of one seed: beside a share
+stands its standard error, which says nothing about other seeds.
 """
 
 import argparse
-import gc
 import json
 import math
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from clearhead.errors import ClearheadError
 from clearhead.models.registry import as_device
@@ -32,9 +28,12 @@ from clearhead.train.loop import Trainer, train
 from clearhead.train.ranks import Ranks
 
 from . import table
+from .busy import seconds_of
+from .gpu import forget, say
 
-COURSES = ("kept_tokens", "mixing", "skip_rows", "drop_path", "sharpness")  # what may change on the way
+PLACES = 100  # of a run that are looked at for changes on the way
 WARM, TIMED = 10, 40  # updates: those of the first compile and record
+AS_IT_IS = "as it is"
 HEADER = ["variant", "epochs", "updates", "seconds", "held out"]
 
 
@@ -51,6 +50,12 @@ class Result:
     error: float | None
 
 
+@dataclass(frozen=True)
+class Failure:
+    variant: str
+    reason: str
+
+
 def judged(name: str, changes: Sequence[str], variant: str, seconds: float | None) -> Result:
     run = named_run(name, [], [*changes, *variant.split()])
     task: Any = run.spec.open()
@@ -60,7 +65,7 @@ def judged(name: str, changes: Sequence[str], variant: str, seconds: float | Non
     if seconds is not None:
         run = fitted(run, task, seconds)
     with tempfile.TemporaryDirectory() as folder:
-        outcome = train(run, Path(folder), Watch(), task)
+        outcome = train(run, Path(folder), Watch(updated=told), task)
     value, rows = outcome.figures["valid"][task.metric], held_out(task)
     per_epoch = task.batches_per_epoch(run.settings.batching)
     error = None if rows is None or not 0 <= value <= 1 else math.sqrt(value * (1 - value) / rows)
@@ -81,33 +86,31 @@ def fitted(run: Run, task: Any, seconds: float) -> Run:
 
 
 def seconds_an_update(run: Run, task: Any) -> float:
-    """The mean over a whole run, whose stretches are timed one by one. What is trained here is thrown away."""
-    device = as_device(run.settings.device)
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    """The mean over a whole run, whose phases are timed one by one. What is trained here is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(run, Path(folder), Ranks(0, 1, device), Watch(), task)
-        edges = [0.0, *changing(run), 1.0]
+        trainer = Trainer(run, Path(folder), Ranks(0, 1, as_device(run.settings.device)), Watch(), task)
         total = 0.0
-        for start, end in pairwise(edges):
-            trainer.step = int((start + end) / 2 * trainer.steps)
-            timed(trainer.update, WARM, wait)
-            total += (end - start) * timed(trainer.update, TIMED, wait) / TIMED
+        for places in phases(trainer).values():
+            trainer.step = places[0]
+            seconds_of(trainer.update, WARM)
+            total += len(places) / PLACES * seconds_of(trainer.update, TIMED) / TIMED
     return total
 
 
-def changing(run: Run) -> list[float]:
-    """At which shares of the run anything changes."""
-    courses = (getattr(side, name, None) for side in (run.spec, run.settings) for name in COURSES)
-    return sorted({float(share) for course in courses if isinstance(course, tuple) for share in course[1::2]})
+def phases(trainer: Trainer) -> dict[Hashable, list[int]]:
+    """Updates all along the run, by what an update depends on there."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for place in range(PLACES):
+        trainer.step = place * trainer.steps // PLACES
+        found[trainer._enter()].append(trainer.step)
+    return found
 
 
-def timed(update: Callable[[], Any], count: int, wait: Callable[[], None]) -> float:
-    wait()
-    began = time.perf_counter()
-    for _ in range(count):
-        update()
-    wait()
-    return time.perf_counter() - began
+def told(step: int, steps: int, figures: Mapping[str, float]) -> None:
+    """On one line that is written over, where somebody looks."""
+    if sys.stderr.isatty():
+        end = "\n" if step == steps else "\r"
+        print(f"update {step:,} of {steps:,}, loss {figures['loss']:.4f}", end=end, file=sys.stderr, flush=True)
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
@@ -122,34 +125,23 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     given = parse(words)
-    found: dict[str, Result | str] = {}
+    found: list[Result | Failure] = []
     for variant in ("", *given.variants):
+        say(variant or AS_IT_IS)
         try:
-            found[variant] = judged(given.recipe, given.changes, variant, given.seconds)
+            found.append(judged(given.recipe, given.changes, variant, given.seconds))
         except (ClearheadError, RuntimeError) as problem:  # a compiler's failure is a RuntimeError
-            found[variant] = (str(problem).splitlines() or ["failed"])[0]
-        print(" ".join(line(variant, found[variant])), file=sys.stderr, flush=True)
+            found.append(Failure(variant, (str(problem).splitlines() or ["failed"])[0]))
+        say("  ".join(line(found[-1])[1:]).strip())
         forget()
-    results = [one for one in found.values() if isinstance(one, Result)]
-    if given.json:
-        print(json.dumps([asdict(one) for one in results]))
-    else:
-        print(table(HEADER, [line(variant, one) for variant, one in found.items()]))
-    return 0 if len(results) == len(found) else 1
+    print(json.dumps([asdict(one) for one in found]) if given.json else table(HEADER, [line(one) for one in found]))
+    return 0 if all(isinstance(one, Result) for one in found) else 1
 
 
-def forget() -> None:
-    """What a run compiled and recorded: the next one has its own, and torch's limits count them all."""
-    torch._dynamo.reset()
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def line(variant: str, result: Result | str) -> list[str]:
-    name = variant or "as it is"
-    if isinstance(result, str):
-        return [name, "", "", "", result]
+def line(result: Result | Failure) -> list[str]:
+    name = result.variant or AS_IT_IS
+    if isinstance(result, Failure):
+        return [name, "", "", "", result.reason]
     share = result.error is not None
     value = f"{result.value:.2%} +- {result.error:.2%}" if share else f"{result.metric} {result.value:.4f}"
     return [name, f"{result.epochs:.1f}", str(result.updates), f"{result.seconds:.0f}", value]

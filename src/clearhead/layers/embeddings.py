@@ -80,6 +80,7 @@ def vocabulary_product(hidden: Tensor, weight: Tensor, bias: Tensor | None, uncu
 def upright_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As (weight hidden^T)^T: the vocabulary is then how many rows the product has, which may be odd, not how long."""
     rows = hidden.flatten(0, -2)
+    # one row needs no company: eight would take eight times the memory
     filled = rows if len(rows) == 1 else F.pad(rows, (0, 0, 0, -len(rows) % 8))
     product = (weight @ filled.T)[:, : len(rows)].T.unflatten(0, hidden.shape[:-1])
     return product if bias is None else product + bias

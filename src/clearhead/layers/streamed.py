@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..ops.kernels import has_kernel
 from .block import Pass, PreNormBlock
 from .feed_forward import FeedForward
 from .linear import Linear
-from .norm import LayerNorm
 
 LARGE = 256  # rows: fewer are a decoding step
-WIDEST = 8192  # a kernel holds whole rows
 
 
 def streams(blocks: Sequence[Any], x: Tensor, shared: Pass) -> bool:
@@ -52,9 +50,9 @@ def streamed(blocks: Sequence[Any], x: Tensor, shared: Pass) -> Tensor:
     stream, given = x.clone(), (shared.mask, shared.bias, shared.positions)  # the caller's x stays as it is
     beside: list[Tensor | None] = [None, *_sums(blocks, x)]
     for layer, block in enumerate(blocks):
-        asking = _normed(block.attention_norm, stream, beside[2 * layer])
+        asking = block.attention_norm(_with(stream, beside[2 * layer]))
         _add(stream, block.attention.concat(asking, *given), block.attention.out)
-        fed = _normed(block.feed_forward_norm, stream, beside[2 * layer + 1])
+        fed = block.feed_forward_norm(_with(stream, beside[2 * layer + 1]))
         _add(stream, block.feed_forward.features(fed), block.feed_forward.down)
     return _with(stream, beside[-1])
 
@@ -64,13 +62,6 @@ def _sums(blocks: Sequence[Any], x: Tensor) -> list[Tensor]:
     layers = [layer for block in blocks for layer in (block.attention.out, block.feed_forward.down)]
     biases = [x.new_zeros(x.shape[-1]) if layer.bias is None else layer.bias for layer in layers]
     return torch.ops.clearhead.running_sums(biases)
-
-
-def _normed(norm: nn.Module, stream: Tensor, beside: Tensor | None) -> Tensor:
-    plain = type(norm) is LayerNorm and norm.bias is not None and stream.shape[-1] <= WIDEST
-    if beside is not None and plain and has_kernel("biased_norm"):
-        return torch.ops.clearhead.biased_norm(stream, beside, norm.weight, norm.bias, norm.eps)
-    return norm(_with(stream, beside))
 
 
 def _with(stream: Tensor, beside: Tensor | None) -> Tensor:

@@ -57,8 +57,8 @@ UNITS = tl.constexpr(2.0**36)
 class Plan:
     """How a layer is launched.
 
-    programs  at most so many, and at most one for each multiprocessor: all must run at once; where rows are WIDE a
-              third more, since otherwise a program's share of the weights does not fit its registers
+    programs  all must run at once, so that a GPU needs as many multiprocessors (layers/one_row.py asks); where rows
+              are WIDE a third more, since otherwise a program's share of the weights does not fit its registers
     warps     of a program
     splits    among how many programs the slots of one head are divided
     together  one launch with meetings in it, or a launch for each phase
@@ -84,7 +84,7 @@ def one_row(
     not know how to launch programs that meet, nor where.
     """
     width, ff, heads, layers = x.shape[-1], weights[UP.value].shape[0], keys[0].shape[2], len(keys)
-    programs, splits = _spread(x.device, heads, width)
+    programs, splits = _spread(heads, width)
     after, middle, query = (x.new_empty(size) for size in (x.shape, 2 * width, width))
     found, sizes = (x.new_empty(splits * size, dtype=torch.float32) for size in (width, heads))
     sums, meeting = x.new_empty(2 * width, dtype=torch.int64), _meeting_place(x.device, weights[0].data_ptr())
@@ -125,11 +125,9 @@ def programs_for(width: int) -> int:
     return plan.programs * 4 // 3 if width > WIDE else plan.programs
 
 
-def _spread(device: torch.device, heads: int, width: int) -> tuple[int, int]:
+def _spread(heads: int, width: int) -> tuple[int, int]:
     """How many programs there are, and how many of them share a head: a power of two."""
-    wanted = programs_for(width)
-    room = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else wanted
-    programs = max(heads, min(wanted, room))
+    programs = max(heads, programs_for(width))
     return programs, min(plan.splits, 1 << (programs // heads).bit_length() - 1)
 
 

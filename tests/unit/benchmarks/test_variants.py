@@ -1,12 +1,13 @@
 """Variants of a recipe: judged on what was held out, in equal time, and one that fails does not stop the others."""
 
+import json
 import math
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import variants
-from benchmarks.variants import Result, changing, fitted, judged, main
+from benchmarks.variants import Result, fitted, judged, main
 from clearhead.errors import ClearheadError
 from clearhead.recipes.start import named_run
 
@@ -32,11 +33,6 @@ def test_a_recipe_that_holds_nothing_out_is_refused(monkeypatch):
         judged("vit-cifar10", [], "", None)
 
 
-def test_a_run_changes_where_any_of_its_courses_does():
-    assert changing(named_run("vit-cifar10")) == [0.75, 0.95]
-    assert changing(named_run("vit-digits")) == []
-
-
 def test_a_slower_variant_gets_fewer_epochs(monkeypatch):
     run = named_run("vit-digits", [], TINY)
     task = run.spec.open()
@@ -46,14 +42,14 @@ def test_a_slower_variant_gets_fewer_epochs(monkeypatch):
         assert fitted(run, task, 10.0).settings.epochs == pytest.approx(epochs / per_epoch, abs=0.01)
 
 
-def test_stretches_count_by_their_length(monkeypatch):
+def test_phases_count_by_their_length(monkeypatch):
     """A clock that says how many patches are computed: 8 for a quarter of the run, 16 for the rest."""
 
-    def timed(update, count, wait):
+    def seconds_of(update, count):
         update()
         return update.__self__.model.kept_tokens or 16
 
-    monkeypatch.setattr(variants, "timed", timed)
+    monkeypatch.setattr(variants, "seconds_of", seconds_of)
     run = named_run("vit-digits", [], ["kept_tokens=8,0.25,16", "epochs=2", *TINY])
     assert variants.seconds_an_update(run, run.spec.open()) == pytest.approx((0.25 * 8 + 0.75 * 16) / variants.TIMED)
 
@@ -65,7 +61,11 @@ def test_one_that_fails_does_not_stop_the_others(monkeypatch, capsys):
         return Result(variant, 2.0, 40, 1.5, "accuracy", 0.9, 0.01)
 
     monkeypatch.setattr(variants, "judged", of)
-    assert main(["vit-digits", "--try", "a=1", "--try", "seed=1"]) == 1
+    words = ["vit-digits", "--try", "a=1", "--try", "seed=1", "--try", "seed=1"]
+    assert main(words) == 1
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split("  ")[0] for row in rows[2:]] == ["as it is", "a=1", "seed=1"]
+    assert [row.split("  ")[0] for row in rows[2:]] == ["as it is", "a=1", "seed=1", "seed=1"]
     assert rows[3].endswith("there is no setting 'a'") and rows[4].endswith("90.00% +- 1.00%")
+    assert main([*words, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one.get("reason") for one in found] == [None, "there is no setting 'a'", None, None]
