@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..data.buckets import EMPTY, Shape
@@ -14,6 +15,8 @@ from ..models.base import LARGEST
 from .token_loss import token_loss
 
 STRIDE = 8  # both sides are filled up to a multiple of this: few shapes
+STAGED = 1 << 15  # bytes
+CPU = torch.device("cpu")
 
 Row = Sequence[int]
 
@@ -34,24 +37,31 @@ class PairBatch(NamedTuple):
 
 
 class Ragged:
-    """Rows of any lengths in one array, so that a batch of them is one look-up."""
+    """Rows of any lengths in one tensor, so that a batch of them is one look-up on the device where it lies."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], device: torch.device = CPU) -> None:
         self.lengths = np.array([len(row) for row in rows], np.int64)
         self.starts = np.cumsum(self.lengths) - self.lengths
-        self.numbers = np.fromiter(chain.from_iterable(rows), np.int64, count=int(self.lengths.sum()))
+        numbers = np.fromiter(chain.from_iterable(rows), np.int32, count=int(self.lengths.sum()))
+        self.numbers = torch.from_numpy(numbers).to(device)
 
     def filled(
         self, rows: Sequence[int] | None = None, context: int | None = None, width: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """These rows (all unless given) filled up with 0 to the width or a multiple of STRIDE, and their lengths."""
         chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
-        starts, lengths = self.starts[chosen], np.where(chosen == EMPTY, 0, self.lengths[chosen])
-        longest = int(lengths.max())
-        places = np.arange(width or max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST)))
+        ends = np.where(chosen == EMPTY, 0, self.lengths[chosen])
+        longest = int(ends.max())
+        wide = width or max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST))
+        starts, lengths = sent(torch.from_numpy(np.stack([self.starts[chosen], ends])), self.numbers.device)
+        places = torch.arange(wide, device=self.numbers.device)
         inside = places < lengths[:, None]
-        filled = np.where(inside, self.numbers[np.where(inside, starts[:, None] + places, 0)], 0)
-        return torch.from_numpy(filled), torch.from_numpy(lengths)
+        return torch.where(inside, self.numbers[torch.where(inside, starts[:, None] + places, 0)].long(), 0), lengths
+
+    def count(self, rows: Sequence[int] | None = None) -> int:
+        """How many tokens these rows have, without asking a device."""
+        chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
+        return int(self.lengths[chosen[chosen != EMPTY]].sum())
 
 
 def pair_batch(
@@ -70,15 +80,18 @@ def pair_batch(
     widths = shape or (None, None)
     source, lengths = sources.filled(rows, context, widths[0])
     labels, ends = targets.filled(rows, context, widths[1])
-    read = torch.cat([torch.full((len(labels), 1), start), labels[:, :-1]], 1)
-    weights = (torch.arange(labels.shape[1]) < ends[:, None]).float()
+    read = F.pad(labels[:, :-1], (1, 0), value=start)
+    weights = (torch.arange(labels.shape[1], device=labels.device) < ends[:, None]).float()
     tensors = (sent(part, device) for part in (source, lengths.clamp(min=1), read, labels, weights))
-    return PairBatch(*tensors, count=ends.sum())
+    return PairBatch(*tensors, count=torch.tensor(targets.count(rows)))
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device, without waiting for a GPU that is busy with the update before."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    if tensor.is_cuda or device.type != "cuda":
+        return tensor.to(device)
+    few = tensor.nbytes <= STAGED  # a driver copies these aside at once; memory for others may have to be pinned anew
+    return (tensor if few else tensor.pin_memory()).to(device, non_blocking=True)
 
 
 def pair_loss(model: Model, batch: PairBatch, smoothing: float = 0.0) -> Tensor:

@@ -35,11 +35,12 @@ class Mixture:
 def remembered(stream: Scored, size: int, sharpness: float) -> Tensor:
     """(T,): the logarithm of each token's probability by the memory alone; -inf where it was not among the last."""
     total, width = stream.hidden.shape
+    places = torch.arange(total, device=stream.hidden.device)
     found = []
     for first in range(0, total, AT_ONCE):
         last, begin = min(first + AT_ONCE, total), max(0, first - size)
-        now, before = torch.arange(first, last)[:, None], torch.arange(begin, last)
-        inside = ((before < now) & (before >= now - size)).to(stream.hidden.device)
+        now, before = places[first:last, None], places[begin:last]
+        inside = (before < now) & (before >= now - size)
         scores = stream.hidden[first:last] @ stream.hidden[begin:last].T * (sharpness / math.sqrt(width))
         scores = scores.float().masked_fill(~inside, -math.inf)
         same = stream.tokens[first:last, None] == stream.tokens[begin:last]

@@ -30,7 +30,7 @@ from ..models.base import LARGEST
 from ..models.t5 import T5Config
 from ..models.transformer import TransformerConfig
 from .consistency import agreeing_loss, twice
-from .pairs import PairBatch, Ragged, Row, pair_batch, pair_loss
+from .pairs import CPU, PairBatch, Ragged, Row, pair_batch, pair_loss
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
@@ -46,6 +46,7 @@ from .written import SCORES, Ends, sacrebleu_module, scored, signatures, written
 
 SIZES = ("tokens", "sentences")
 LOWEST = "loss"
+RESIDENT = 1 << 27  # tokens of a part that may lie on a GPU, at four bytes each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,8 @@ class TranslationTask:
         dropped, cut = self._fit()
         self.parts = tuple(name for name in self.rows if name != "train")
         self._epoch = lru_cache(maxsize=2)(self._listed)
-        self._kept: dict[str, tuple[Ragged, Ragged]] = {}
+        self._lengths = [[len(row) for row in side] for side in self.rows.get("train", ())]
+        self._kept: dict[tuple[str, torch.device], tuple[Ragged, Ragged]] = {}
         sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
         told = f"{sizes} tokens in the vocabulary; pairs: "
         told += ", ".join(f"{name} {len(rows[0]):,}" for name, rows in self.rows.items())
@@ -271,7 +273,7 @@ class TranslationTask:
     ) -> Sequence[tuple[Shape | None, list[int]]]:
         """An epoch's batches: their rows, and the shape that they are filled up to, where one was asked for."""
         require("train" in self.rows, f"{self.spec.data} has no train part: it is for testing")
-        sources, targets = ([len(row) for row in side] for side in self.rows["train"])
+        sources, targets = self._lengths
         options = {"seed": batching.seed, "smallest": self.spec.smallest, "rank": rank, "world": world}
         options |= {self.spec.counted: batching.size, "epoch": epoch}
         if self.spec.shapes:
@@ -288,14 +290,17 @@ class TranslationTask:
         return self._batch("train", rows, device, shape)
 
     def _batch(self, part: str, rows: Sequence[int], device: torch.device, shape: Shape | None = None) -> PairBatch:
-        sources, targets = self._packed(part)
+        sources, targets = self._packed(part, device)
         return pair_batch(sources, targets, self.ends.start, device, rows, self.context, shape)
 
-    def _packed(self, part: str) -> tuple[Ragged, Ragged]:
-        if part not in self._kept:
+    def _packed(self, part: str, device: torch.device) -> tuple[Ragged, Ragged]:
+        """A part's rows where its batches are made: on the device, unless they would take up much of it."""
+        if (part, device) not in self._kept:
             sources, targets = self.rows[part]
-            self._kept[part] = Ragged(sources), Ragged(targets)
-        return self._kept[part]
+            many = sum(map(len, chain(sources, targets))) > RESIDENT
+            home = CPU if many else device
+            self._kept[part, device] = Ragged(sources, home), Ragged(targets, home)
+        return self._kept[part, device]
 
     def weight(self, batch: PairBatch) -> int:
         return int(batch.count)

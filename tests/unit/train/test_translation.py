@@ -17,6 +17,7 @@ from clearhead.data.tokenizer_files import read_tokenizer
 from clearhead.errors import ClearheadError
 from clearhead.models import Model
 from clearhead.runs import save
+from clearhead.train import translation
 from clearhead.train.job import Run, Watch
 from clearhead.train.loop import Trainer
 from clearhead.train.optimiser import Optimiser
@@ -312,6 +313,20 @@ def test_on_a_gpu_one_update_is_recorded_for_each_shape_and_the_weights_are_the_
     assert recorded.recorded is not None and len(recorded.recorded.graphs) == 2
     weights = zip(plain.model.parameters(), recorded.model.parameters(), strict=True)
     assert all(equal(a, b, 2e-3 if precision == "fp32" else 2e-2) for a, b in weights)
+
+
+@pytest.mark.parametrize("resident", [0, 1 << 20])
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_that_a_gpu_makes_are_those_of_the_cpu(files, monkeypatch, resident):
+    task = opened(files)
+    rows = [0, 500, 11, -1]
+    expected = task._batch("train", rows, CPU, (8, 24))
+    monkeypatch.setattr(translation, "RESIDENT", resident)
+    made = task._batch("train", rows, torch.device("cuda"), (8, 24))
+    assert all(torch.equal(ours.cpu(), theirs) for ours, theirs in zip(made, expected, strict=True))
+    assert made.source.is_cuda and made.weights.is_cuda and not made.count.is_cuda
+    assert task._packed("train", torch.device("cuda"))[0].numbers.is_cuda == bool(resident)
 
 
 def test_padding_changes_nothing(files):
