@@ -91,10 +91,13 @@ def set_checkpointing(model: nn.Module, on: bool) -> None:
 def compile_blocks(model: nn.Module) -> None:
     """Compile each block in place: blocks that are alike share their code, and every shape gets code of its own.
 
-    So is a convolution before them, of which torch's own pooling takes several times as long.
+    So are the norm behind them and a convolution before them: torch's own kernels would go over their rows again and
+    again.
     """
-    convolutions = [module for module in model.modules() if isinstance(module, ConvolutionInput)]
-    for part in [block for stack in _stacks(model) for block in stack.blocks] + convolutions:
+    parts = [block for stack in _stacks(model) for block in stack.blocks]
+    parts += [stack.norm for stack in _stacks(model) if stack.norm is not None]
+    parts += [module for module in model.modules() if isinstance(module, ConvolutionInput)]
+    for part in parts:
         part.compile(dynamic=False)
 
 

@@ -56,6 +56,8 @@ class PictureSpec(Spec):
     augmentation  what is done to pictures in training: see data/augment.py
     smoothing     of labels
     mixing        mixup and cutmix are as frequent as `augmentation` says, times this; may change on the way
+    strength      its operations are as strong, and boxes erased as often, as it says, times this; may change on the
+                  way too. With 0 there are none
     kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
                   (phases.py); None: all
 
@@ -72,16 +74,18 @@ class PictureSpec(Spec):
     augmentation: Mapping[str, Any] | None = None
     smoothing: float = 0.0
     mixing: Course = 1.0
+    strength: Course = 1.0
     kept_tokens: int | tuple[float, ...] | None = None
 
     def check(self) -> None:
         self.require_probabilities("smoothing", "held_out")
         Augmentation.from_dict(self.augmentation or {})
-        check_course(self, "mixing")
-        check_course(self, "kept_tokens")
-        for value in values_of(self.mixing):
-            good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-            self.require(good, f"mixing must be from 0 to 1, not {value!r}")
+        for name in ("mixing", "strength", "kept_tokens"):
+            check_course(self, name)
+        for name in ("mixing", "strength"):
+            for value in values_of(getattr(self, name)):
+                good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+                self.require(good, f"{name} must be from 0 to 1, not {value!r}")
         for value in values_of(self.kept_tokens):
             whole = value is None or (type(value) is int and value > 0)
             self.require(whole, f"kept_tokens must be whole numbers from 1, not {value!r}")
@@ -125,7 +129,7 @@ class PictureTask:
         self.preprocessor = new_preprocessor(self.data["train"], self.config) if self.new else preprocessor(model)
         self._check_shapes()
         self.notes = (str(dataset), *dataset.notes, self._described())
-        self._mixing = float(value_at(spec.mixing, 0.0))
+        self._augmentation = self._augmented_at(0.0)
         self._batches: tuple[Any, PictureBatches] | None = None
         self._resident: tuple[torch.device, Pictures] | None = None
 
@@ -164,8 +168,8 @@ class PictureTask:
         return len(self.data["train"]) / batching.size
 
     def enter(self, model: Model, progress: float) -> int | None:
-        """How many patches are computed and how often pictures are mixed from here on."""
-        self._mixing = float(value_at(self.spec.mixing, progress))
+        """How many patches are computed and what is done to pictures from here on."""
+        self._augmentation = self._augmented_at(progress)
         kept = value_at(self.spec.kept_tokens, progress)
         if self.spec.kept_tokens is not None:
             assert isinstance(model, ViT)
@@ -174,17 +178,25 @@ class PictureTask:
 
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PictureBatch:
         """Where pictures are ever mixed, targets are probabilities throughout: one shape, one compiled loss."""
-        key = batching, device, self._mixing
+        key = batching, device, self._augmentation
         if self._batches is None or self._batches[0] != key:
-            self._batches = key, self._source(self._on(device), batching, device, self._now())
+            self._batches = key, self._source(self._on(device), batching, device, self._augmentation)
         pixels, targets = self._batches[1].batch(number, rank, world)
         if self.augmentation.mixes and targets.ndim == 1:
             targets = F.one_hot(targets, len(self.classes)).float()
         return PictureBatch(self._coloured(pixels), targets)
 
-    def _now(self) -> Augmentation:
-        now, share = self.augmentation, self._mixing
-        return replace(now, mixup=now.mixup * share, cutmix=now.cutmix * share)
+    def _augmented_at(self, progress: float) -> Augmentation:
+        whole, spec = self.augmentation, self.spec
+        mixing, strength = (float(value_at(course, progress)) for course in (spec.mixing, spec.strength))
+        return replace(
+            whole,
+            ops=whole.ops if strength else None,
+            magnitude=whole.magnitude * strength,
+            erase=whole.erase * strength,
+            mixup=whole.mixup * mixing,
+            cutmix=whole.cutmix * mixing,
+        )
 
     def _on(self, device: torch.device) -> Pictures:
         """The training part; pictures in memory lie on the device once, however often batches are made anew."""

@@ -105,6 +105,16 @@ def test_targets_keep_their_shape_when_mixing_ends():
     assert shapes == {((8, 10), torch.float32)} and sums == pytest.approx([8.0, 8.0])
 
 
+def test_operations_and_erasing_end_when_their_strength_does():
+    moved = {"crop": 1, "flip": 0.5}
+    strong = moved | {"ops": "rand", "ops_count": 2, "magnitude": 0.6, "erase": 0.5}
+    task = run({"augmentation": strong, "strength": (1.0, 0.5, 0.5, 0.75, 0.0)}).spec.open()
+    for progress, same in ((0.1, strong), (0.6, strong | {"magnitude": 0.3, "erase": 0.25}), (0.8, moved)):
+        task.enter(task.model(0), progress)
+        expected = run({"augmentation": same}).spec.open().batch(3, Batching(size=8), 0, 1, CPU)
+        assert torch.equal(task.batch(3, Batching(size=8), 0, 1, CPU).pixels, expected.pixels)
+
+
 def test_a_batch_is_the_same_whatever_phase_was_before_it():
     first, second = run().spec.open(), run().spec.open()
     model = first.model(0)
@@ -172,6 +182,7 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
         ({"kept_tokens": 0}, "kept_tokens must be whole numbers from 1, not 0"),
         ({"kept_tokens": (8.5, 0.5, 16)}, "kept_tokens must be whole numbers from 1, not 8.5"),
         ({"mixing": (1.0, 0.5, 2.0)}, "mixing must be from 0 to 1, not 2.0"),
+        ({"strength": -0.5}, "strength must be from 0 to 1, not -0.5"),
         ({"held_out": 1.0}, "held_out must be at least 0 and below 1"),
     ],
 )
