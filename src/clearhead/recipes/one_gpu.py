@@ -92,7 +92,7 @@ def translate_nepali() -> Run:
 
 
 def gpt_shakespeare() -> Run:
-    """A GPT of 10.7 million weights learns tiny Shakespeare letter by letter, 256 at a time.
+    """A GPT of 10.6 million weights learns tiny Shakespeare letter by letter, 256 at a time.
 
     Command: clearhead train gpt-shakespeare
     Costs: 40 s on one H200, from reading the text to the last validation

@@ -49,19 +49,22 @@ class Ragged:
         self, rows: Sequence[int] | None = None, context: int | None = None, width: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """These rows (all unless given) filled up with 0 to the width or a multiple of STRIDE, and their lengths."""
-        chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
-        ends = np.where(chosen == EMPTY, 0, self.lengths[chosen])
-        longest = int(ends.max())
+        spans = self._spans(rows)
+        longest = int(spans[1].max())
         wide = width or max(longest, min(-(-longest // STRIDE) * STRIDE, context or LARGEST))
-        starts, lengths = sent(torch.from_numpy(np.stack([self.starts[chosen], ends])), self.numbers.device)
+        starts, lengths = sent(torch.from_numpy(spans), self.numbers.device)
         places = torch.arange(wide, device=self.numbers.device)
         inside = places < lengths[:, None]
         return torch.where(inside, self.numbers[torch.where(inside, starts[:, None] + places, 0)].long(), 0), lengths
 
     def count(self, rows: Sequence[int] | None = None) -> int:
         """How many tokens these rows have, without asking a device."""
+        return int(self._spans(rows)[1].sum())
+
+    def _spans(self, rows: Sequence[int] | None) -> np.ndarray:
+        """Where these rows (all unless given) begin, and how long they are, (2,B)."""
         chosen = np.arange(len(self.lengths)) if rows is None else np.asarray(rows)
-        return int(self.lengths[chosen[chosen != EMPTY]].sum())
+        return np.stack([self.starts[chosen], np.where(chosen == EMPTY, 0, self.lengths[chosen])])
 
 
 def pair_batch(
