@@ -117,7 +117,7 @@ def allocated(scale: Scale) -> int:
 
 def asked_for(when: str) -> int:
     """Bytes that tensors need. What the allocator counts is more, by up to a MiB for each: that is chance."""
-    return torch.cuda.memory_stats()[f"requested_bytes.all.{when}"]
+    return torch.cuda.memory_stats().get(f"requested_bytes.all.{when}", 0)  # nothing is counted before the first tensor
 
 
 def peak_of(run: Step, scale: Scale) -> int:

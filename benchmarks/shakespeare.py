@@ -41,6 +41,7 @@ CONTESTANTS = ("nanoGPT's recipe", "clearhead")
 RECIPE = "gpt-shakespeare"
 QUICK = ["model.width=32", "model.layers=2", "model.heads=2", "model.ff=64", "model.context=32"]
 QUICK += ["steps=12", "warmup=2", "validate_every=4", "batching.size=4", "device=cpu", "precision=fp32"]
+QUICK += ["compile=false", "graph=false"]
 
 
 @dataclass(frozen=True)
