@@ -3,9 +3,11 @@
     python -m benchmarks.busy [vit-cifar10 translate-multi30k] [key=value ...] [--at 0 0.8] [--kernels 30] [--json]
 
 `busy` is the time in which any kernel runs, by torch's profiler, over the time that as many updates take without it.
-`same batch` is an update whose batch is not made but taken again: the difference is what batches cost, on whichever
-side. `--kernels` lists those that take the longest. `key=value` changes the recipes as in `clearhead train`. The data
-must be at hand (CLEARHEAD_DATA); nothing is saved but in a folder that is thrown away.
+Where kernels are small, what it lacks are the gaps between them, which no batch can fill. `at hand` are the same
+updates with the same batches, all made before the clock starts, and `fed` is their time over that of updates whose
+batches are made on the way: what it lacks is what batches cost, on whichever side. `--kernels` lists those that take
+the longest. `key=value` changes the recipes as in `clearhead train`. The data must be at hand (CLEARHEAD_DATA); nothing
+is saved but in a folder that is thrown away.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from clearhead.train.ranks import Ranks
 from . import table
 
 WARM = 150  # updates before the first measurement: every shape of batch is recorded by then
-HEADER = ["recipe", "at", "ms an update", "same batch", "kernels' ms", "kernels", "busy"]
+HEADER = ["recipe", "at", "ms an update", "at hand", "fed", "kernels' ms", "kernels", "busy"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Result:
     recipe: str
     at: float
     ms: float
-    same_batch_ms: float
+    at_hand_ms: float
+    fed: float
     kernels_ms: float
     kernels: float
     busy: float
@@ -71,21 +74,30 @@ def measure(name: str, changes: Sequence[str], places: Sequence[float], updates:
 
 
 def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result:
-    trainer.step = int(place * trainer.steps)
+    first = trainer.step = int(place * trainer.steps)
     seconds_of(trainer.update, WARM)
+    trainer.step = first
     seconds = seconds_of(trainer.update, updates)
+    trainer.step = first
+    at_hand = _at_hand(trainer, updates)
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         seconds_of(trainer.update, updates)
     events = [event for event in watched.events() or [] if event.device_type == torch.autograd.DeviceType.CUDA]
     spans = [(event.name, event.time_range.start, event.time_range.end) for event in events]
     kernels = covered(span[1:] for span in spans) / 1e6
-    kept, made = trainer._batch(trainer.step), trainer._batch
-    trainer._batch = lambda number: kept
-    same = seconds_of(trainer.update, updates)
-    trainer._batch = made
     ms, count = 1e3 / updates, len(events) / updates
-    longest = by_name(spans, updates)
-    return Result(name, place, seconds * ms, same * ms, kernels * ms, count, kernels / seconds, longest)
+    fed, busy, longest = at_hand / seconds, kernels / seconds, by_name(spans, updates)
+    return Result(name, place, seconds * ms, at_hand * ms, fed, kernels * ms, count, busy, longest)
+
+
+def _at_hand(trainer: Trainer, updates: int) -> float:
+    """How long the next updates take with all their batches made before; the trainer stands where it stood."""
+    first, each, made = trainer.step, trainer.settings.accumulate, trainer._batch
+    ready = {number: made(number) for number in range(first * each, (first + updates) * each)}
+    trainer._batch = ready.__getitem__
+    seconds = seconds_of(trainer.update, updates)
+    trainer.step, trainer._batch = first, made
+    return seconds
 
 
 def seconds_of(update: Callable[[], object], count: int) -> float:
@@ -134,8 +146,9 @@ def _kernel(one: tuple[str, float, float]) -> list[str]:
 
 
 def _line(result: Result) -> list[str]:
-    figures = f"{result.ms:.2f}", f"{result.same_batch_ms:.2f}", f"{result.kernels_ms:.2f}", f"{result.kernels:.0f}"
-    return [result.recipe, f"{result.at:.0%}", *figures, f"{result.busy:.1%}"]
+    times = f"{result.ms:.2f}", f"{result.at_hand_ms:.2f}", f"{result.fed:.1%}"
+    kernels = f"{result.kernels_ms:.2f}", f"{result.kernels:.0f}", f"{result.busy:.1%}"
+    return [result.recipe, f"{result.at:.0%}", *times, *kernels]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,10 @@ import pytest
 import torch
 
 from benchmarks import busy
+from clearhead.recipes.start import named_run
+from clearhead.train.job import Watch
+from clearhead.train.loop import Trainer
+from clearhead.train.ranks import Ranks
 
 
 def test_time_in_which_kernels_run_side_by_side_counts_once():
@@ -14,6 +18,17 @@ def test_time_in_which_kernels_run_side_by_side_counts_once():
 def test_kernels_of_one_name_are_added_up_and_the_longest_comes_first():
     spans = [("short", 0, 2000), ("long", 2000, 9000), ("short", 9000, 11000)]
     assert busy.by_name(spans, updates=2) == [("long", 3.5, 0.5), ("short", 2.0, 1.0)]
+
+
+def test_batches_at_hand_are_each_made_once_and_the_trainer_stands_where_it_stood(tmp_path):
+    run = named_run("vit-digits", [], ["device=cpu", "fields.layers=1"])
+    trainer = Trainer(run, tmp_path, Ranks(0, 1, torch.device("cpu")), Watch(), run.spec.open())
+    made, make = [], trainer._batch
+    trainer._batch = lambda number: made.append(number) or make(number)
+    trainer.step = 3
+    assert busy._at_hand(trainer, 2) > 0
+    assert made == [3, 4] and trainer.step == 3
+    assert trainer._batch(7).targets.equal(make(7).targets)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
