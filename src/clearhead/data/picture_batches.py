@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ..errors import ClearheadError
@@ -45,6 +46,8 @@ class PictureBatches:
 
     Files need a `size`; pictures in memory keep theirs where it is None. While training they are cut at random if
     `augmentation.area` says so; otherwise, and in `ordered`, the middle square is taken, of files only `centre` of it.
+    Squares in memory that are not cut and smaller than `size` are enlarged last: what is done to them, so many pixels
+    of moving say, means the same at every size, and costs the least.
     `classes` is needed where pictures are mixed and the part doesn't hold the last class. `compiled` fuses the
     augmentation's kernels with torch.compile, which pays on a GPU.
     """
@@ -72,12 +75,19 @@ class PictureBatches:
         self.labels = part.labels.to(self.device)
         self.classes = classes or int(part.labels.max()) + 1
         _require(int(part.labels.max()) < self.classes, f"a label is beyond the {self.classes} classes")
-        self._source = picture_source(part, self.device, size, centre, workers)
+        self._enlarged = size if type(size) is int and self._smaller(part, size) else None
+        self._source = picture_source(part, self.device, None if self._enlarged else size, centre, workers)
         self.mean, self.std = (_channels(v, self._source.channels, self.device) for v in (mean, std))
         _require(bool((self.std > 0).all()), f"std must be above 0, not {std!r}")
         self._steps = compiled_steps() if compiled else STEPS
         self._orders: dict[int, Tensor] = {}
         self._started: dict[tuple[int, int, int], Any] = {}
+
+    def _smaller(self, part: Pictures, size: int) -> bool:
+        if not isinstance(part.pixels, Tensor) or self.augmentation.area:
+            return False
+        height, width = part.pixels.shape[2:]
+        return height == width < size
 
     def steps(self, epochs: float) -> int:
         """How many batches make so many epochs, the last one begun counting whole."""
@@ -99,7 +109,7 @@ class PictureBatches:
             mixup, cutmix = (chances.mixup, chances.mixup_alpha), (chances.cutmix, chances.cutmix_alpha)
             pixels, pair = mix(pixels, targets, draw_mixing(*_three(pixels), mixup, cutmix, generator))
             targets = pair.soft(self.classes)
-        return (pixels - self.mean) / self.std, targets
+        return self._finished(pixels), targets
 
     def ordered(self, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Every picture once, in order and not augmented, with its label; each of n processes has every nth batch."""
@@ -111,7 +121,12 @@ class PictureBatches:
                 if near not in jobs:
                     jobs[near] = self._source.start(batches[near], None, None)
             pixels = self._source.finish(jobs.pop(index))
-            yield (pixels - self.mean) / self.std, self.labels[rows.to(self.device)]
+            yield self._finished(pixels), self.labels[rows.to(self.device)]
+
+    def _finished(self, pixels: Tensor) -> Tensor:
+        """On the scale of mean and deviation, and as large as wanted."""
+        scaled, size = (pixels - self.mean) / self.std, self._enlarged
+        return scaled if size is None else F.interpolate(scaled, (size, size), mode="bilinear")
 
     def _look_ahead(self, step: int, rank: int, world: int) -> None:
         """Have this step and the next ones under way, and forget any others."""

@@ -62,6 +62,7 @@ class ViTConfig(Config):
                  their mean with learned weights
     final_norm   "tokens": the last norm stands before the pooling; "pooled": behind it (timm's average pooling)
     rotary_base  2-D rotary positions beside `positions`, their wavelengths from 2 pi to nearly 2 pi times this; or None
+    rotary_span  how many units of them a picture's height and width are; None: as many as there are patches
 
     How a new model starts:
     start         "vit" and "cct": as the authors' code; "scaled": with parts that add little to the stream at first
@@ -88,6 +89,7 @@ class ViTConfig(Config):
     pooling: str = "cls"
     positions: str = "learned"
     rotary_base: float | None = None
+    rotary_span: float | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
     start: str = "vit"
@@ -127,13 +129,20 @@ class ViTConfig(Config):
         flat = self.positions == "sinusoidal-2d" or self.start == "scaled"
         self.require(not flat or self.width % 4 == 0, f"2-D positions need a width that 4 divides, not {self.width}")
         if self.rotary_base is not None:
-            base, head = self.rotary_base, self.width // self.heads
-            number = isinstance(base, int | float) and not isinstance(base, bool) and 1 < base < math.inf
-            self.require(number, f"rotary_base must be a number above 1, or none, not {base!r}")
+            head = self.width // self.heads
+            self._require_above("rotary_base", 1)
             self.require(head % 4 == 0, f"2-D rotary positions need heads of a width that 4 divides, not {head}")
+        if self.rotary_span is not None:
+            self._require_above("rotary_span", 0)
+            self.require(self.rotary_base is not None, "rotary_span needs rotary_base: it says how far they turn")
         self.require(0 <= self.locality < math.inf, f"locality must be 0 or more, not {self.locality}")
         turned = self.rotary_base is not None and self.qkv_bias
         self.require(turned or not self.locality, "locality needs rotary_base and qkv_bias: it starts in their biases")
+
+    def _require_above(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and least < value < math.inf
+        self.require(number, f"{name} must be a number above {least}, or none, not {value!r}")
 
     def _check_patches(self) -> None:
         for name, pair in (("image", self.image), ("patch", self.patch), ("stride", self.step)):
@@ -224,7 +233,7 @@ class ViT(Model):
         c = self.config
         heads, turned = Heads.of(c.width, c.heads), None
         if c.rotary_base is not None:
-            turned = GridRotary(*c.grid, heads.key, c.rotary_base, prefix=c.prefix)
+            turned = GridRotary(*c.grid, heads.key, c.rotary_base, prefix=c.prefix, span=c.rotary_span)
         attention = SelfAttention(c.width, heads, qkv_bias=c.qkv_bias, dropout=c.attention_dropout, rotary=turned)
         feed_forward = FeedForward(c.width, c.ff or 4 * c.width, c.activation, dropout=c.dropout)
         return NORMS[c.norm](attention, feed_forward, self._norm, dropout=c.dropout)

@@ -56,9 +56,14 @@ def rotary_angles_2d(rows: int, columns: int, width: int, *, base: float = 100.0
     return grid_angles(torch.arange(rows * columns), columns, width, base=base)
 
 
-def grid_angles(patches: Tensor, columns: int, width: int, *, base: float = 100.0) -> Tensor:
-    """The same for these patches (...) of a picture that has so many columns of them: (..., width/2)."""
-    row, column = patches.div(columns, rounding_mode="floor"), patches % columns
+def grid_angles(
+    patches: Tensor, columns: int, width: int, *, base: float = 100.0, steps: tuple[float, float] = (1, 1)
+) -> Tensor:
+    """The same for these patches (...) of a picture that has so many columns of them: (..., width/2).
+
+    From one row to the next, and from one column to the next, the position grows by `steps`.
+    """
+    row, column = patches.div(columns, rounding_mode="floor") * steps[0], patches % columns * steps[1]
     return torch.cat([rotary_angles(at, width // 2, base=base) for at in (row, column)], -1)
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,17 @@ def test_pictures_in_memory_are_resized_where_a_size_is_asked_for():
     expected = torch.from_numpy(np.array(image.resize((8, 8), Image.Resampling.BILINEAR))).permute(2, 0, 1)
     assert (whole[3] * 255 - expected).abs().max() <= 1
     assert PictureBatches(part, 4, augmentation=Augmentation(area=(0.5, 1))).batch(0)[0].shape == (4, 3, 16, 16)
+
+
+def test_small_pictures_are_enlarged_behind_all_that_is_done_to_them():
+    uncut = replace(STRONG, area=None)
+    small, large = (PictureBatches(in_memory(), 5, 1, augmentation=uncut, size=size) for size in (None, 16))
+    pixels, targets = small.batch(2)
+    twice = torch.nn.functional.interpolate(pixels, scale_factor=2, mode="bilinear")
+    assert same(large.batch(2), (twice, targets))
+    whole = Pictures(torch.full((2, 3, 8, 8), 51, dtype=torch.uint8), torch.tensor([0, 1]))
+    (pixels, _), *_ = PictureBatches(whole, 2, size=20).ordered()
+    assert equal(pixels, torch.full((2, 3, 20, 20), 0.2))
 
 
 def test_grey_pictures_stay_grey():

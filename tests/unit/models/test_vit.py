@@ -54,6 +54,15 @@ def test_rotary_positions_follow_the_patches_and_leave_the_class_token():
     assert torch.equal(rotary(some, at), torch.stack([whole[n][:, at[n]] for n in range(2)]))
 
 
+def test_rotary_positions_of_a_finer_grid_with_the_same_span_lie_between_those_of_the_coarse_one():
+    coarse, fine = GridRotary(4, 4, 8, 100.0), GridRotary(8, 8, 8, 100.0, span=4)
+    x = torch.randn(8)
+    for row, column in ((0, 3), (2, 1)):
+        there = fine(x.expand(1, 1, 64, 8))[0, 0].view(8, 8, 8)
+        assert equal(there[2 * row, 2 * column], coarse(x.expand(1, 1, 16, 8))[0, 0, 4 * row + column])
+        assert equal(there[2 * row + 1, column], turned(x, row + 0.5, column / 2, 100.0))
+
+
 def test_rotary_positions_keep_their_precision_in_a_model_of_bfloat16():
     rotary, x = GridRotary(4, 3, 8, 100.0), torch.randn(2, 3, 12, 8)
     whole = rotary(x)
@@ -234,6 +243,8 @@ def test_a_cct_is_loaded_for_another_number_of_classes(tmp_path):
     ("changes", "message"),
     [
         ({"rotary_base": 1.0}, "rotary_base must be a number above 1, or none, not 1.0"),
+        ({"rotary_base": 100.0, "rotary_span": 0}, "rotary_span must be a number above 0, or none, not 0"),
+        ({"rotary_span": 8}, "rotary_span needs rotary_base"),
         ({"rotary_base": 100.0, "width": 18}, "heads of a width that 4 divides, not 6"),
         ({"locality": 1.0}, "locality needs rotary_base and qkv_bias"),
         ({"rotary_base": 100.0, "locality": 1.0, "qkv_bias": False}, "locality needs rotary_base and qkv_bias"),
