@@ -18,7 +18,7 @@ from tests.minilm import data_set
 
 TEXT_SETS = {
     *("multi30k", "tatoeba", "tinyshakespeare", "wikitext2", "sst2", "mrpc", "stsb", "rte", "cola", "squad", "flores"),
-    *("ntrex", "tico19", "tinystories", "gutenberg", "wordsim"),
+    *("ntrex", "tico19", "gettext", "tinystories", "gutenberg", "wordsim"),
 }
 PICTURE_SETS = {"cifar10", "cifar100", "mnist", "pets", "flowers102", "imagenet"}
 EMBEDDED = {"digits", "dates", "phrases", "python", "letters"}
@@ -52,7 +52,7 @@ def test_listing_imports_no_reader():
     modules = sorted({f"clearhead.data.{facts['reader'].split(':')[0]}" for facts in text_files.all_facts().values()})
     code = f"import sys; from clearhead.data.sets import list_sets; list_sets(); print(sys.modules.keys() & {modules})"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
-    assert len(modules) == 7 and shown.stdout.strip() == "set()"
+    assert len(modules) == 8 and shown.stdout.strip() == "set()"
 
 
 def _environment() -> dict[str, str]:
