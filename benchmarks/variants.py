@@ -1,12 +1,13 @@
 """What a part of a recipe is worth: the recipe and variants of it, side by side on pictures or texts held out.
 
     python -m benchmarks.variants vit-cifar10 held_out=0.6 --seconds 120 --try fields.ff=512 --try "skip_rows=0 seed=1"
+    python -m benchmarks.variants runs/first cifar10 fields.image=64 --try optimiser.rate=3e-4
 
-`key=value` changes every run, as in `clearhead train`; each `--try` is one more run with changes of its own. All are
-judged on `valid`, the part that was held out; the test part is not read. With `--seconds` each run has as many epochs
-as it gets through in that time on this device, compiling left out: what is faster learns longer. The order is that of
-the command, one behind the other; one that fails has its reason in the table. Figures are of one seed: beside a share
-stands its standard error, which says nothing about other seeds.
+A recipe, or a model or checkpoint and data. `key=value` changes every run, as in `clearhead train`; each `--try` is one
+more run with changes of its own. All are judged on `valid`, the part that was held out; the test part is not read. With
+`--seconds` each run has as many epochs as it gets through in that time on this device, compiling left out: what is
+faster learns longer. The order is that of the command, one behind the other; one that fails has its reason in the
+table. Figures are of one seed: beside a share stands its standard error, which says nothing about other seeds.
 """
 
 import argparse
@@ -56,8 +57,11 @@ class Failure:
     reason: str
 
 
-def judged(name: str, changes: Sequence[str], variant: str, seconds: float | None) -> Result:
-    run = named_run(name, [], [*changes, *variant.split()])
+def judged(name: str, words: Sequence[str], variant: str, seconds: float | None) -> Result:
+    """`words`: data, where `name` is no recipe, and changes."""
+    data = [word for word in words if "=" not in word]
+    changes = [word for word in words if "=" in word]
+    run = named_run(name, data, [*changes, *variant.split()])
     task: Any = run.spec.open()
     if "valid" not in task.parts:
         raise ClearheadError(f"{name} holds nothing out: say held_out=0.1, say")
@@ -115,8 +119,8 @@ def told(step: int, steps: int, figures: Mapping[str, float]) -> None:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.variants", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("recipe")
-    parser.add_argument("changes", nargs="*", metavar="key=value", help="changes of every run")
+    parser.add_argument("what", help="a recipe, a model or a checkpoint")
+    parser.add_argument("words", nargs="*", metavar="data, key=value", help="of a model; changes of every run")
     parser.add_argument("--try", dest="variants", action="append", default=[], metavar="'key=value ...'")
     parser.add_argument("--seconds", type=float, help="of training, for each run; as many epochs as it says without")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON array")
@@ -129,7 +133,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for variant in ("", *given.variants):
         say(variant or AS_IT_IS)
         try:
-            found.append(judged(given.recipe, given.changes, variant, given.seconds))
+            found.append(judged(given.what, given.words, variant, given.seconds))
         except (ClearheadError, RuntimeError) as problem:  # a compiler's failure is a RuntimeError
             found.append(Failure(variant, (str(problem).splitlines() or ["failed"])[0]))
         say("  ".join(line(found[-1])[1:]).strip())

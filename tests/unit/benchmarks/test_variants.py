@@ -9,7 +9,7 @@ import pytest
 from benchmarks import variants
 from benchmarks.variants import Result, fitted, judged, main
 from clearhead.errors import ClearheadError
-from clearhead.recipes.start import named_run
+from clearhead.recipes.start import named_run, train
 
 TINY = ["fields.width=16", "fields.heads=2", "fields.layers=1", "warmup=2"]
 
@@ -23,6 +23,13 @@ def test_a_variant_is_judged_on_the_held_out_part_alone(monkeypatch):
     rows = len(named_run("vit-digits").spec.open().data["valid"])  # pyright: ignore[reportAttributeAccessIssue]
     assert found.error == pytest.approx(math.sqrt(found.value * (1 - found.value) / rows))
     assert found.epochs == pytest.approx(1, abs=0.1)
+
+
+def test_a_checkpoint_goes_on_with_its_pictures_in_a_larger_size(tmp_path):
+    first = named_run("vit-digits", [], [*TINY, "steps=2", "fields.rotary_base=100.0", "fields.rotary_span=4"])
+    train(first, out=tmp_path / "first")
+    found = judged(str(tmp_path / "first"), ["digits", "fields.image=16", "held_out=0.2"], "epochs=0.1", None)
+    assert found.metric == "accuracy" and found.updates > 0
 
 
 def test_a_recipe_that_holds_nothing_out_is_refused(monkeypatch):
