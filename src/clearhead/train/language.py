@@ -27,6 +27,7 @@ from .consistency import agreeing_loss, twice
 from .letters import Letters
 from .ngrams import LONGEST_ORDER, ByteModel
 from .remembered import Scored, best_mixture, nats, remembered
+from .spelling import spell
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
@@ -56,6 +57,7 @@ class LanguageSpec(Spec):
                 length unless given
     noise       share of the tokens that are read in training and replaced by others, drawn as often as they occur there
                 (Xie et al. 2017): a small text can't be learnt by heart then. What comes next stays what it is
+    spelling    words that are spelt alike share weights while they are learnt (see spelling.py); for tokenizer words
     consistency  how much it counts that two passes under different dropout agree (see consistency.py)
     cache       a folder where the tokens are kept as files and mapped into memory; in memory without one
     remembers   how many tokens back an evaluation may look up what came next (see remembered.py), besides reading its
@@ -75,6 +77,7 @@ class LanguageSpec(Spec):
     window: int | None = None
     stride: int | None = None
     noise: float = 0.0
+    spelling: bool = False
     consistency: float = 0.0
     cache: str | None = None
     remembers: int | None = None
@@ -87,6 +90,7 @@ class LanguageSpec(Spec):
         self.require_sizes(*(name for name in given if getattr(self, name) is not None))
         self.require_probabilities("noise")
         self.require_weights("consistency")
+        self.require(not self.spelling or self.tokenizer == "words", "spelling is for a new model with tokenizer=words")
 
     def open(self) -> Task:
         return Letters(self) if self.data == "letters" else Language(self)
@@ -97,6 +101,7 @@ class Language:
 
     def __init__(self, spec: LanguageSpec) -> None:
         self.spec = spec
+        require(is_new(spec) or not spec.spelling, "spelling is for a new model: a checkpoint has learnt its words")
         config = config_of(spec, GPTConfig, "the next token")
         dataset = running_text(spec.data, spec.folder, spec.options, spec.valid, spec.test)
         require("train" in dataset.parts, f"{dataset.name} has no train part")
@@ -156,7 +161,14 @@ class Language:
         return write_tokens(file, documents, self.tokenizer, end=self.end).numbers
 
     def model(self, seed: int) -> Model:
-        return new_model(self.spec, seed, vocab=self.tokenizer.size) if is_new(self.spec) else loaded_model(self.spec)
+        if not is_new(self.spec):
+            return loaded_model(self.spec)
+        model = new_model(self.spec, seed, vocab=self.tokenizer.size)
+        if self.spec.spelling:
+            special = self.tokenizer.special.values()
+            words = {place: word for word, place in self.tokenizer.vocabulary.items() if place not in special}
+            spell(model, [words.get(n) for n in range(self.tokenizer.size)], torch.Generator().manual_seed(seed))
+        return model
 
     def batches_per_epoch(self, batching: Batching) -> float:
         return (len(self.numbers["train"]) - 1) / (self.window * batching.size)

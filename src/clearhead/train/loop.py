@@ -22,9 +22,9 @@ from .aside import Aside
 from .freeze import freeze, unfreeze
 from .interrupt import Interrupt
 from .job import Outcome, Run, Watch
-from .lora import add_lora, merge
+from .lora import add_lora
 from .metrics import Metrics
-from .outputs import Outputs
+from .outputs import Outputs, make_plain
 from .phases import value_at
 from .ranks import Ranks, lost_another, ranks
 from .recorded import Figures, Recorded
@@ -329,7 +329,7 @@ class Trainer:
         elif self.settings.average_last:
             self.outputs.save_mean(self.snapshots)
         # what the folder holds is what is judged: not what happens to be in memory
-        merge(self.model)
+        make_plain(self.model)
         self.spread.fill(self.outputs.saved())
         outcome = Outcome(self.folder, self.step, self.spent, {part: self.evaluate(part) for part in self.task.parts})
         outcome.preparing = None if self.recorded is None else self.recorded.seconds + self.preparing

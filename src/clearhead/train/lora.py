@@ -79,7 +79,7 @@ def add_lora(model: nn.Module, settings: LoRA, random: Generator | None = None) 
     names = matching({name: [name] for name in layers}, settings.targets, "no linear layer")
     model.requires_grad_(False)
     for name in names:
-        _replace(model, name, LoRALinear(layers[name], settings, random))
+        replace_layer(model, name, LoRALinear(layers[name], settings, random))
     return names
 
 
@@ -92,7 +92,7 @@ def merge(model: nn.Module) -> list[str]:
             raise ClearheadError(f"{name} is in 8 bits, a change can't be merged into it: merge first, quantise then")
     for name, layer in found.items():
         layer.base.weight.copy_(layer.weight)
-        _replace(model, name, layer.base)
+        replace_layer(model, name, layer.base)
     return list(found)
 
 
@@ -101,6 +101,6 @@ def adapted(model: nn.Module) -> dict[str, LoRALinear]:
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
 
-def _replace(model: nn.Module, name: str, layer: nn.Module) -> None:
+def replace_layer(model: nn.Module, name: str, layer: nn.Module) -> None:
     inside, _, child = name.rpartition(".")
     setattr(model.get_submodule(inside), child, layer)

@@ -13,6 +13,7 @@ from .job import Outcome, Run
 from .lora import adapted, merge
 from .machine import machine
 from .ranks import Ranks
+from .spelling import spelt, unspell
 from .task import Task
 from .work import Spread
 
@@ -69,9 +70,15 @@ class Outputs:
 
 
 def _merged(model: Model) -> Model:
-    """The model as others know it: changes of low rank in the weights, in a copy, for the training goes on."""
-    if not adapted(model):
+    """The model as others know it: with plain layers, in a copy, for the training goes on."""
+    if not adapted(model) and not spelt(model):
         return model
     copied = copy.deepcopy(model)
-    merge(copied)
+    make_plain(copied)
     return copied
+
+
+def make_plain(model: Model) -> None:
+    """Changes of low rank become part of the weights, and what words share by their spelling part of their rows."""
+    merge(model)
+    unspell(model)

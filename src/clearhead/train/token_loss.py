@@ -18,6 +18,7 @@ from ..models.t5 import T5
 from ..models.transformer import Transformer
 from ..ops.kernels import has_kernel
 from ..trace import recording
+from .spelling import SpeltTokens
 from .vocabulary_loss import vocabulary_loss
 
 MANY = 4096  # words: fewer fill no program of the kernel (2,048 lanes); the limit itself is not measured
@@ -75,7 +76,7 @@ def last_product(model: Model, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor |
             return None
     while isinstance(table, SharedTokens):
         table = table.owner[0]
-    plain = type(table) in (TokenEmbedding, VocabularyHead)  # neither in 8 bits nor adapted
+    plain = type(table) in (TokenEmbedding, SpeltTokens, VocabularyHead)  # neither in 8 bits nor adapted
     return (hidden.flatten(0, -2), table.weight, bias) if plain else None
 
 
