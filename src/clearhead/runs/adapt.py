@@ -26,6 +26,8 @@ def adapted(
         if before.grid != after.grid and POSITIONS in state:
             state[POSITIONS] = interpolated(state[POSITIONS], before.grid, after.grid)
             notes.append(f"positions interpolated from {_by(before.grid)} to {_by(after.grid)} patches")
+        if before.grid != after.grid and before.rotary_base is not None and after.rotary_span is None:
+            notes.append(_stretched(before.grid, after.grid))
         if before.num_classes != after.num_classes or "output.weight" not in state:
             notes.append(_new_head(state, before, after, asked="num_classes" in changes))
     if isinstance(before, BERTConfig) and isinstance(model, BERT):
@@ -62,6 +64,11 @@ def _new_head(state: dict[str, Tensor], before: ViTConfig, after: ViTConfig, ask
     state["output.bias"] = like.new_zeros(after.num_classes)
     why = "the file has none" if missing else f"the file's has {before.num_classes}"
     return f"a new head of zeros for {after.num_classes} classes ({why})"
+
+
+def _stretched(before: tuple[int, int], after: tuple[int, int]) -> str:
+    mended = f": rotary_span={before[0]} keeps near and far where they were" if before[0] == before[1] else ""
+    return f"rotary positions count {_by(after)} patches, and were learnt for {_by(before)}{mended}"
 
 
 def _by(grid: tuple[int, int]) -> str:
