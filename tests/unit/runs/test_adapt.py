@@ -46,7 +46,7 @@ def test_another_resolution_interpolates_the_patches_positions_and_keeps_that_of
 
 def test_rotary_positions_that_reach_further_than_learnt_are_said_with_what_keeps_them(tmp_path: Path):
     sizes = {"image": 12, "patch": 4, "width": 12, "layers": 1, "heads": 1, "positions": "none", "rotary_base": 100.0}
-    clearhead.save(clearhead.create("vit-ti16", device="cpu", seed=0, **sizes), tmp_path)  # pyright: ignore
+    clearhead.save(clearhead.create("vit-ti16", device="cpu", seed=0, **sizes), tmp_path)
     said = "rotary positions count 6 x 6 patches, and were learnt for 3 x 3: rotary_span=3 keeps near and far"
     assert clearhead.load(tmp_path, image=24, device="cpu").origin.notes == (f"{said} where they were",)
     assert clearhead.load(tmp_path, image=24, rotary_span=3, device="cpu").origin.notes == ()
