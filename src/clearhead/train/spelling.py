@@ -40,9 +40,6 @@ class SpeltTokens(TokenEmbedding):
         lists: Any = (self.found, self.starts, self.shares, self.found_in, self.starts_in, self.shares_in)
         return self.own + summed(self.pieces, *lists)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.weight)
-
 
 class Spelling:
     """Which pieces every word of a vocabulary has; a token that is no word has none."""
