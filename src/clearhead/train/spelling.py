@@ -2,7 +2,8 @@
 
 Most words of a small text are rare, and a row of a table that is seen five times learns little. Here a word's row is
 one of its own plus one for each piece of its spelling, three to six letters that several words have, over the root of
-their number. Both the input and a tied head read it. `unspell` adds it all up: what is saved is a plain table.
+their number. Both the input and a tied head read it. Since all parts of a row move, it moves further than a plain one
+at the same rate. `unspell` adds it all up: what is saved is a plain table.
 """
 
 import math
@@ -45,11 +46,11 @@ class Spelling:
     """Which pieces every word of a vocabulary has; a token that is no word has none."""
 
     def __init__(self, words: Sequence[str | None]) -> None:
-        spelt = [[] if word is None else pieces_of(word) for word in words]
-        often = Counter(chain.from_iterable(spelt))
+        pieces = [[] if word is None else pieces_of(word) for word in words]
+        often = Counter(chain.from_iterable(pieces))
         known = {piece: place for place, piece in enumerate(sorted(p for p in often if often[p] >= FEWEST))}
         self.count = len(known)
-        self.words = [[known[piece] for piece in each if piece in known] for each in spelt]
+        self.words = [[known[piece] for piece in each if piece in known] for each in pieces]
 
     def tensors(self) -> dict[str, Tensor]:
         """For each word its pieces, one behind the other, where its list starts, and what each counts; `..._in`: for
