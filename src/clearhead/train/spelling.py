@@ -21,6 +21,7 @@ from .lora import replace_layer
 
 SHORTEST, LONGEST = 3, 6  # letters of a piece, the marks of a word's beginning and end among them
 FEWEST = 3  # words that have a piece
+PART = 64  # of a list, added up at once: one of thousands would keep a GPU waiting for it alone
 
 
 class SpeltTokens(TokenEmbedding):
@@ -38,8 +39,9 @@ class SpeltTokens(TokenEmbedding):
 
     @property
     def weight(self) -> Tensor:
-        lists: Any = (self.found, self.starts, self.shares, self.found_in, self.starts_in, self.shares_in)
-        return self.own + summed(self.pieces, *lists)
+        there: Any = (self.found, self.shares, self.starts, self.parts)
+        back: Any = (self.found_in, self.shares_in, self.starts_in, self.parts_in)
+        return self.own + summed(self.pieces, *there, *back)
 
 
 class Spelling:
@@ -53,8 +55,7 @@ class Spelling:
         self.words = [[known[piece] for piece in each if piece in known] for each in pieces]
 
     def tensors(self) -> dict[str, Tensor]:
-        """For each word its pieces, one behind the other, where its list starts, and what each counts; `..._in`: for
-        each piece the words that have it."""
+        """For each word its pieces (see `_lists`); `..._in`: for each piece the words that have it."""
         shares = [1 / math.sqrt(max(1, len(pieces))) for pieces in self.words]
         back: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
         for word, pieces in enumerate(self.words):
@@ -65,13 +66,22 @@ class Spelling:
 
 
 def _lists(rows: Sequence[Sequence[tuple[int, float]]]) -> dict[str, Tensor]:
-    flat = [*chain.from_iterable(rows)]
-    lengths = torch.tensor([len(row) for row in rows])
+    """All lists one behind the other: what is found and what it counts, where each part starts, and which of the parts
+    is a list's first."""
+    cut = [[row[at : at + PART] for at in range(0, len(row), PART)] for row in rows]
+    parts = [*chain.from_iterable(cut)]
+    flat = [*chain.from_iterable(parts)]
     return {
         "found": torch.tensor([place for place, _ in flat], dtype=torch.long),
-        "starts": lengths.cumsum(0) - lengths,
         "shares": torch.tensor([share for _, share in flat], dtype=torch.float32),
+        "starts": _starts(parts),
+        "parts": _starts(cut),
     }
+
+
+def _starts(rows: Sequence[Sequence[Any]]) -> Tensor:
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    return lengths.cumsum(0) - lengths
 
 
 def pieces_of(word: str) -> list[str]:
@@ -83,19 +93,28 @@ def pieces_of(word: str) -> list[str]:
 
 @torch.library.custom_op("clearhead::summed_pieces", mutates_args=())
 def summed(
-    rows: Tensor, found: Tensor, starts: Tensor, shares: Tensor, found_in: Tensor, starts_in: Tensor, shares_in: Tensor
+    rows: Tensor,
+    found: Tensor,
+    shares: Tensor,
+    starts: Tensor,
+    parts: Tensor,
+    found_in: Tensor,
+    shares_in: Tensor,
+    starts_in: Tensor,
+    parts_in: Tensor,
 ) -> Tensor:
     """rows (N,width), lists of them -> (M,width): each list's rows, times their shares, added up.
 
-    The other three are the same the other way round. The way back is such a sum too, so nothing is added to one place
+    The last four are the same the other way round. The way back is such a sum too, so nothing is added to one place
     by many at once, and no order is left to chance.
     """
-    return F.embedding_bag(found, rows, starts, mode="sum", per_sample_weights=shares.to(rows.dtype))
+    added = F.embedding_bag(found, rows, starts, mode="sum", per_sample_weights=shares.to(rows.dtype))
+    return F.embedding_bag(torch.arange(len(starts), device=rows.device), added, parts, mode="sum")
 
 
 @summed.register_fake
-def _(rows: Tensor, found: Tensor, starts: Tensor, *_: Tensor) -> Tensor:
-    return rows.new_empty(len(starts), rows.shape[1])
+def _(rows: Tensor, found: Tensor, shares: Tensor, starts: Tensor, parts: Tensor, *_: Tensor) -> Tensor:
+    return rows.new_empty(len(parts), rows.shape[1])
 
 
 def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -103,7 +122,7 @@ def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-    there, back = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    there, back = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
     return summed(slopes.contiguous(), *back, *there), *(None for _ in ctx.saved_tensors)
 
 

@@ -11,6 +11,7 @@ from clearhead.errors import ClearheadError
 from clearhead.layers.embeddings import TokenEmbedding
 from clearhead.models.gpt import GPT
 from clearhead.recipes.start import named_run
+from clearhead.train import spelling
 from clearhead.train.language import LanguageSpec
 from clearhead.train.loop import train
 from clearhead.train.spelling import Spelling, SpeltTokens, pieces_of, spell, spelt, summed, unspell
@@ -56,7 +57,9 @@ def test_a_row_is_its_own_part_and_those_of_its_pieces():
     assert equal(table.weight, table.own + dense(Spelling(WORDS)) @ table.pieces)
 
 
-def test_gradients_are_those_of_the_plain_product():
+@pytest.mark.parametrize("part", [2, 64])
+def test_gradients_are_those_of_the_plain_product_however_long_lists_are_cut(monkeypatch, part):
+    monkeypatch.setattr(spelling, "PART", part)
     tensors = Spelling(WORDS).tensors()
     lists = tuple(tensors.values())
     rows = torch.randn(Spelling(WORDS).count, 4, dtype=torch.float64, requires_grad=True)
