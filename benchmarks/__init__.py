@@ -1,6 +1,6 @@
 """Speed beside peers: `python -m benchmarks.forward`, `.decode`, `.training`, `.loading`, `.taps`, `.gpu`, `.busy`.
 
-`.variants` is about learning: what a part of a recipe is worth.
+`.variants` is about learning: what a part of a recipe is worth. `.together` runs many commands within a given time.
 """
 
 from collections.abc import Sequence

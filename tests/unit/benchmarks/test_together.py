@@ -1,0 +1,64 @@
+"""Many commands within a given time: stages, what is told of each in the end, and what is cut off."""
+
+import json
+import tarfile
+
+import pytest
+
+from benchmarks.together import main, stages_of
+from clearhead.errors import ClearheadError
+
+SLEEP = 'timeit -n1 -r1 "import time; time.sleep(60)"'
+TINY = "fields.width=16 fields.heads=2 fields.layers=1 warmup=2 device=cpu"
+
+
+def outcomes(capsys) -> dict[str, dict]:
+    return {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+def test_a_plan_is_stages_of_named_commands():
+    plan = (
+        "# two beside each other\na: train vit-digits seed=1\nb: timeit 'x = 1'  # quick\n\n\n# alone\nc: timeit pass\n"
+    )
+    first, second = stages_of(plan)
+    assert first == {"a": ["train", "vit-digits", "seed=1"], "b": ["timeit", "x = 1"]}
+    assert second == {"c": ["timeit", "pass"]}
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ("a: timeit pass\na: timeit pass", "line 2 of the plan: 'a' is there before"),
+        ("timeit pass", "line 1 of the plan: no `name: words`"),
+        ("# nothing\n\n", "the plan is empty"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused_before_anything_starts(tmp_path, capsys, plan, told):
+    with pytest.raises(ClearheadError, match=told):
+        stages_of(plan)
+    (tmp_path / "plan").write_text(plan)
+    assert main([str(tmp_path / "plan"), str(tmp_path / "out"), "--seconds", "9"]) == 1
+    assert told in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_run_gives_its_figures_and_another_that_fails_does_not_stop_the_next_stage(tmp_path, capsys):
+    plan, kept = tmp_path / "plan", tmp_path / "kept"
+    plan.write_text(f"learns: train vit-digits {TINY} steps=2\nfails: no_such_module\n\nlast: timeit pass")
+    words = [str(plan), str(tmp_path / "out"), "--seconds", "100", "--json", "--pack", str(kept)]
+    assert main(words) == 1
+    found = outcomes(capsys)
+    assert json.loads(found["learns"]["last"])["steps"] == 2 and found["learns"]["end"] == 0
+    assert found["fails"]["end"] == 1 and "no_such_module" in found["fails"]["last"]
+    assert found["last"]["end"] == 0 and found["last"]["stage"] == 2
+    with tarfile.open(kept / "learns.tgz") as archive:
+        names = archive.getnames()
+    assert "learns/model.safetensors" in names and not any("state" in name for name in names)
+    assert main(words) == 1 and "is there already" in capsys.readouterr().err
+
+
+def test_what_takes_longer_is_cut_off_and_what_comes_behind_it_is_not_started(tmp_path, capsys):
+    (tmp_path / "plan").write_text(f"long: {SLEEP}\n\nbehind: timeit pass")
+    assert main([str(tmp_path / "plan"), str(tmp_path / "out"), "--seconds", "1", "--json"]) == 1
+    found = outcomes(capsys)
+    assert found["long"]["end"] == "cut off" and 1 <= found["long"]["seconds"] < 10
+    assert found["behind"]["end"] == "not started" and not (tmp_path / "out" / "behind.log").exists()
