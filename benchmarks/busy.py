@@ -5,8 +5,9 @@
 `busy` is the time in which any kernel runs, by torch's profiler, over the time that as many updates take without it.
 Where kernels are small, what it lacks are the gaps between them, which no batch can fill. `at hand` are the same
 updates with the same batches, all made before the clock starts, and `fed` is their time over that of updates whose
-batches are made on the way: what it lacks is what batches cost, on whichever side. `--kernels` lists those that take
-the longest. `key=value` changes the recipes as in `clearhead train`. The data must be at hand (CLEARHEAD_DATA); nothing
+batches are made on the way: what it lacks is what batches cost, on whichever side. `host` is how long the host takes
+to ask for an update: as long as an update, and it is the host that all wait for. `--kernels` lists those that take the
+longest. `key=value` changes the recipes as in `clearhead train`. The data must be at hand (CLEARHEAD_DATA); nothing
 is saved but in a folder that is thrown away.
 """
 
@@ -32,7 +33,7 @@ from clearhead.train.ranks import Ranks
 from . import table
 
 WARM = 150  # updates before the first measurement: every shape of batch is recorded by then
-HEADER = ["recipe", "at", "ms an update", "at hand", "fed", "kernels' ms", "kernels", "busy"]
+HEADER = ["recipe", "at", "ms an update", "host", "at hand", "fed", "kernels' ms", "kernels", "busy"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Result:
     recipe: str
     at: float
     ms: float
+    host_ms: float
     at_hand_ms: float
     fed: float
     kernels_ms: float
@@ -74,10 +76,10 @@ def measure(name: str, changes: Sequence[str], places: Sequence[float], updates:
 
 
 def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result:
-    first = trainer.step = int(place * trainer.steps)
+    trainer.step = int(place * trainer.steps)
     seconds_of(trainer.update, WARM)
-    trainer.step = first
-    seconds = seconds_of(trainer.update, updates)
+    first = trainer.step  # it goes on from there: whoever goes back finds nothing made ahead
+    asked, seconds = asked_and_done(trainer.update, updates)
     trainer.step = first
     at_hand = _at_hand(trainer, updates)
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
@@ -87,7 +89,7 @@ def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result
     kernels = covered(span[1:] for span in spans) / 1e6
     ms, count = 1e3 / updates, len(events) / updates
     fed, busy, longest = at_hand / seconds, kernels / seconds, by_name(spans, updates)
-    return Result(name, place, seconds * ms, at_hand * ms, fed, kernels * ms, count, busy, longest)
+    return Result(name, place, seconds * ms, asked * ms, at_hand * ms, fed, kernels * ms, count, busy, longest)
 
 
 def _at_hand(trainer: Trainer, updates: int) -> float:
@@ -102,13 +104,19 @@ def _at_hand(trainer: Trainer, updates: int) -> float:
 
 def seconds_of(update: Callable[[], object], count: int) -> float:
     """How long so many updates take, the device's work included."""
+    return asked_and_done(update, count)[1]
+
+
+def asked_and_done(update: Callable[[], object], count: int) -> tuple[float, float]:
+    """How long the host takes to ask for so many updates, and how long it is until all are done."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     wait()
     began = time.perf_counter()
     for _ in range(count):
         update()
+    asked = time.perf_counter() - began
     wait()
-    return time.perf_counter() - began
+    return asked, time.perf_counter() - began
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -146,7 +154,7 @@ def _kernel(one: tuple[str, float, float]) -> list[str]:
 
 
 def _line(result: Result) -> list[str]:
-    times = f"{result.ms:.2f}", f"{result.at_hand_ms:.2f}", f"{result.fed:.1%}"
+    times = *(f"{ms:.2f}" for ms in (result.ms, result.host_ms, result.at_hand_ms)), f"{result.fed:.1%}"
     kernels = f"{result.kernels_ms:.2f}", f"{result.kernels:.0f}", f"{result.busy:.1%}"
     return [result.recipe, f"{result.at:.0%}", *times, *kernels]
 

@@ -31,6 +31,11 @@ def test_batches_at_hand_are_each_made_once_and_the_trainer_stands_where_it_stoo
     assert trainer._batch(7).targets.equal(make(7).targets)
 
 
+def test_asking_ends_before_all_is_done():
+    asked, done = busy.asked_and_done(lambda: None, 3)
+    assert 0 < asked <= done
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_device_it_says_so(capsys):
     assert busy.main([]) == 1
