@@ -1,6 +1,7 @@
 """A stack: N blocks, and a norm behind them where the family has one."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,7 +46,8 @@ class Stack(nn.Module):
         if streams(alike, x, shared):
             x, blocks = streamed(alike, x, shared), blocks[len(alike) :]
         for layer, block in enumerate(blocks, len(self.blocks) - len(blocks)):
-            x = run(block, x, shared, layer, rows if layer == len(self.blocks) - 1 else None)
+            own, place = _of_one(shared, layer)
+            x = run(block, x, own, place, rows if layer == len(self.blocks) - 1 else None)
         return x
 
     def _may_compute_again(self, shared: Pass) -> bool:
@@ -55,6 +57,14 @@ class Stack(nn.Module):
     def remember(self, encoded: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The encoder's output as every block's cross-attention will see it: computed once a source."""
         return [block.cross.remember(encoded) for block in self.blocks]  # pyright: ignore
+
+
+def _of_one(shared: Pass, layer: int) -> tuple[Pass, int]:
+    """What one block has to know, and where it looks for its own: without a cache at the same place as all others, so
+    that blocks which are alike are compiled once."""
+    if shared.memory is None or shared.cache is not None:
+        return shared, layer
+    return replace(shared, memory=[shared.memory[layer]]), 0
 
 
 def _once(block: nn.Module, *given: Any) -> Tensor:

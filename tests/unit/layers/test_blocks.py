@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 from clearhead.layers import (
     CrossAttention,
@@ -111,3 +112,15 @@ def test_layer_norm_gives_rows_of_mean_zero_and_variance_one(x):
     normed = LayerNorm(WIDTH)(3 * x + 1)
     assert equal(normed.mean(-1), torch.zeros(2, 5))
     assert equal(normed.var(-1, unbiased=False), torch.ones(2, 5), tolerance=1e-4)
+
+
+def test_blocks_that_ask_a_memory_are_compiled_once_for_all_of_them(x):
+    """Each has a memory of its own, but its code does not depend on its place."""
+    torch.compiler.reset()
+    stack, counter = Stack([block(PreNormBlock, cross=True) for _ in range(4)]), CompileCounter()
+    shared = Pass(memory=stack.remember(torch.randn(2, 7, WIDTH)))
+    expected = stack(x.requires_grad_(), shared)
+    for one in stack.blocks:
+        one.compile(backend=counter, dynamic=False)
+    assert equal(stack(x, shared), expected) and counter.frame_count == 1
+    torch.compiler.reset()
