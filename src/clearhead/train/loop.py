@@ -296,8 +296,11 @@ class Trainer:
         return self.settings.patience is not None and self.waited >= self.settings.patience
 
     def evaluate(self, part: str) -> dict[str, float]:
-        """Figures of the weights as they are. All processes compute them, so none waits; the first one's count."""
-        with evaluating(self.model):
+        """Figures of the weights as they are. All processes compute them, so none waits; the first one's count.
+
+        Nothing is compiled for it: that takes longer than to read some thousand rows as they come.
+        """
+        with evaluating(self.model), torch.compiler.set_stance("eager_on_recompile"):
             figures = self.spread.work.evaluate(part, self.here.device, self.watch.evaluating)
         return dict(zip(figures, self.here.agreed(list(figures.values())), strict=True))
 

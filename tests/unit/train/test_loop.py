@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 import clearhead
 from clearhead import ClearheadError
+from clearhead.layers import Block
+from clearhead.train import work
 from clearhead.train.average import Average
 from clearhead.train.loop import Run, Watch, train
 from clearhead.train.lora import LoRA
@@ -52,6 +55,24 @@ def test_it_learns_and_leaves_a_folder_that_load_reads(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["test"] == outcome.figures["test"]
     assert clearhead.load(tmp_path, device="cpu").config.vocab == 12
     assert clearhead.tokenizer(tmp_path).ids("w3 w1") == [3, 1]
+
+
+def test_nothing_is_compiled_to_evaluate(tmp_path, monkeypatch):
+    counter, counts = CompileCounter(), []
+
+    def compile_blocks(model: Any) -> None:
+        for module in model.modules():
+            if isinstance(module, Block):
+                module.compile(backend=counter, dynamic=False)
+
+    torch.compiler.reset()
+    plain = train(run(steps=4, validate_every=2), tmp_path / "plain")
+    monkeypatch.setattr(work, "compile_blocks", compile_blocks)
+    watch = Watch(updated=lambda *_: counts.append(counter.frame_count))
+    outcome = train(run(steps=4, validate_every=2, compile="blocks"), tmp_path / "compiled", watch)
+    assert counter.frame_count == counts[0] > 0
+    assert outcome.figures["test"] == pytest.approx(plain.figures["test"], rel=1e-4)
+    torch.compiler.reset()
 
 
 def test_the_result_says_what_it_cost_on_which_machine(tmp_path):
