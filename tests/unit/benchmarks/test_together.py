@@ -2,12 +2,17 @@
 
 import json
 import tarfile
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+from benchmarks import together
 from benchmarks.together import main, stages_of
 from clearhead.errors import ClearheadError
+from clearhead.recipes.start import named_run
 
+PLANS = Path(together.__file__).with_name("plans")
 SLEEP = 'timeit -n1 -r1 "import time; time.sleep(60)"'
 TINY = "fields.width=16 fields.heads=2 fields.layers=1 warmup=2 device=cpu"
 
@@ -62,3 +67,15 @@ def test_what_takes_longer_is_cut_off_and_what_comes_behind_it_is_not_started(tm
     found = outcomes(capsys)
     assert found["long"]["end"] == "cut off" and 1 <= found["long"]["seconds"] < 10
     assert found["behind"]["end"] == "not started" and not (tmp_path / "out" / "behind.log").exists()
+
+
+@pytest.mark.parametrize("plan", sorted(PLANS.glob("*.plan")), ids=lambda plan: plan.stem)
+def test_every_plan_that_lies_here_names_recipes_and_settings_that_there_are(plan):
+    for name, words in ((name, words) for stage in stages_of(plan.read_text()) for name, words in stage.items()):
+        if words[0] == "train":
+            assert named_run(words[1], [], words[2:]).name == words[1]
+        else:
+            assert find_spec(words[0]), f"{name}: there is no {words[0]}"
+            tried = [words[place + 1] for place, word in enumerate(words) if word == "--try"]
+            for changes in tried:
+                assert named_run(words[1], [], changes.split()).name == words[1]
