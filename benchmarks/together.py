@@ -3,9 +3,9 @@
     python -m benchmarks.together PLAN FOLDER --seconds 560 [--share] [--pack FOLDER] [--json]
 
 A plan is a text file. A line `name: train RECIPE key=value ...` trains into FOLDER/name, any other `name: MODULE ...`
-is what Python's -m runs; its words are written to FOLDER/name.log. An empty line ends a stage, `#` begins a comment.
+is what Python's -m runs; what it says goes to FOLDER/name.log. An empty line ends a stage, `#` begins a comment.
 Once the time is over, all that still runs is ended and what comes behind it is not started. Told in the end are
-everyone's end and last figures; of a run that was cut off how far it came. `--share` lets kernels of different
+everyone's end and last figures or words; of a run that was cut off how far it came. `--share` lets kernels of different
 processes run at once (CUDA's multi-process service): there one that is killed takes all with it, so none is killed
 before the time is over. `--pack` puts what was trained into NAME.tgz, without the states to go on from.
 """
@@ -31,6 +31,7 @@ from . import table
 LINE = re.compile(r"(?P<name>[\w.-]+): +(?P<words>\S.*)")
 LOOK_EVERY = 0.2  # seconds
 GRACE = 5.0  # seconds between asking a process to end and ending it
+LAST = 15  # lines of a log
 LEFT_OUT = ("state", "events", "report.html")
 HEADER = ["name", "stage", "end", "seconds"]
 CUT_OFF, NOT_STARTED = "cut off", "not started"
@@ -122,15 +123,14 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def last_words(folder: Path, name: str) -> str:
-    """The figures of a run that came to its end; else its last two lines of metrics, or the last line of its log."""
+    """The figures of a run that came to its end; else its last lines of metrics, or the last lines of its log."""
     log, metrics = folder / f"{name}.log", folder / name / "metrics.jsonl"
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if metrics.exists() and not last.startswith("{"):
-        found = metrics.read_text().splitlines()
-        validated = [line for line in found if '"valid/' in line][-1:]
-        return " ".join([*validated, *found[-1:]]) or last
-    return last
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    if lines and lines[-1].startswith("{"):
+        return lines[-1]
+    found = metrics.read_text().splitlines() if metrics.exists() else []
+    validated = [line for line in found if '"valid/' in line][-1:]
+    return "\n".join([*validated, *found[-1:]] or lines[-LAST:])
 
 
 def packed(folder: Path, name: str, place: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import together
-from benchmarks.together import main, stages_of
+from benchmarks.together import last_words, main, stages_of
 from clearhead.errors import ClearheadError
 from clearhead.recipes.start import named_run
 
@@ -54,7 +54,7 @@ def test_a_run_gives_its_figures_and_another_that_fails_does_not_stop_the_next_s
     found = outcomes(capsys)
     assert json.loads(found["learns"]["last"])["steps"] == 2 and found["learns"]["end"] == 0
     assert found["fails"]["end"] == 1 and "no_such_module" in found["fails"]["last"]
-    assert found["last"]["end"] == 0 and found["last"]["stage"] == 2
+    assert found["last"]["end"] == 0 and found["last"]["stage"] == 2 and "loop" in found["last"]["last"]
     with tarfile.open(kept / "learns.tgz") as archive:
         names = archive.getnames()
     assert "learns/model.safetensors" in names and not any("state" in name for name in names)
@@ -79,3 +79,12 @@ def test_every_plan_that_lies_here_names_recipes_and_settings_that_there_are(pla
             tried = [words[place + 1] for place, word in enumerate(words) if word == "--try"]
             for changes in tried:
                 assert named_run(words[1], [], changes.split()).name == words[1]
+
+
+def test_of_a_run_that_was_cut_off_the_last_figures_are_told(tmp_path):
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut.log").write_text("reading\nlearning\n")
+    lines = ['{"step": 10, "valid/loss": 3.0}', '{"step": 15, "loss": 2.0}', '{"step": 20, "loss": 1.5}']
+    (tmp_path / "cut" / "metrics.jsonl").write_text("\n".join(lines))
+    assert last_words(tmp_path, "cut").splitlines() == [lines[0], lines[2]]
+    assert last_words(tmp_path, "nobody") == ""
