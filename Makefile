@@ -12,8 +12,9 @@ WEB_TOOLS := web/node_modules/.package-lock.json
 NPM := $(shell command -v npm)
 BROWSER := chromium fonts-dejavu-core fonts-noto-core
 
-# One thread per worker: two workers whose operators also spread over two cores slow each other down.
-TEST_WORKERS ?= 2
+# One thread per worker: workers whose operators also spread over two cores slow each other down. Three of them for two
+# cores: many tests wait for a browser or for another process.
+TEST_WORKERS ?= 3
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
 .PHONY: help run test check web-check web-test browser docs bench bench-gpu parity-large clean
