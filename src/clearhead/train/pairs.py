@@ -89,27 +89,6 @@ def pair_batch(
     return PairBatch(*tensors, count=torch.tensor(targets.count(rows)))
 
 
-def pair_batches(
-    sources: Ragged,
-    targets: Ragged,
-    start: int,
-    device: torch.device,
-    listed: Sequence[tuple[Shape, Sequence[int]]],
-) -> list[PairBatch]:
-    """Batches of given shapes, those of one shape made together and cut: a few small kernels for many batches."""
-    alike: dict[tuple[Shape, int], list[int]] = {}
-    for place, (shape, rows) in enumerate(listed):
-        alike.setdefault((shape, len(rows)), []).append(place)
-    made = dict[int, PairBatch]()
-    for (shape, size), members in alike.items():
-        rows = [row for place in members for row in listed[place][1]]
-        whole = pair_batch(sources, targets, start, device, rows, shape=shape)
-        cut = zip(*(part.split(size) for part in whole[:-1]), strict=True)
-        for place, parts in zip(members, cut, strict=True):
-            made[place] = PairBatch(*parts, count=torch.tensor(targets.count(listed[place][1])))
-    return [made[place] for place in range(len(listed))]
-
-
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device, without waiting for a GPU that is busy with the update before."""
     if tensor.is_cuda or device.type != "cuda":

@@ -30,7 +30,7 @@ from ..models.base import LARGEST
 from ..models.t5 import T5Config
 from ..models.transformer import TransformerConfig
 from .consistency import agreeing_loss, twice
-from .pairs import CPU, PairBatch, Ragged, Row, pair_batch, pair_batches, pair_loss
+from .pairs import CPU, PairBatch, Ragged, Row, pair_batch, pair_loss
 from .task import Batching, Progress, Spec, Task, evaluating, quiet
 from .text_sources import (
     EVALUATED_AT_ONCE,
@@ -46,7 +46,6 @@ from .written import SCORES, Ends, sacrebleu_module, scored, signatures, written
 
 SIZES = ("tokens", "sentences")
 LOWEST = "loss"
-SEVERAL = 32  # batches of an epoch that are made at once
 RESIDENT = 1 << 27  # tokens of a part that may lie on a GPU, at four bytes each
 
 
@@ -168,7 +167,6 @@ class TranslationTask:
         dropped, cut = self._fit()
         self.parts = tuple(name for name in self.rows if name != "train")
         self._epoch = lru_cache(maxsize=2)(self._listed)
-        self._several = lru_cache(maxsize=1)(self._made)
         self._lengths = [[len(row) for row in side] for side in self.rows.get("train", ())]
         self._kept: dict[tuple[str, torch.device], tuple[Ragged, Ragged]] = {}
         sizes = f"{self.source.size:,}" + ("" if spec.joint else f" and {self.target.size:,}")
@@ -288,20 +286,12 @@ class TranslationTask:
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PairBatch:
         """Every epoch has as many batches as the first: how they are cut depends on the lengths alone."""
         epoch, place = divmod(number, len(self._epoch(batching, 0)))
-        if self.spec.shapes:
-            return self._several(batching, epoch, rank, world, device, place // SEVERAL)[place % SEVERAL]
-        return self._batch("train", self._epoch(batching, epoch, rank, world)[place][1], device)
+        shape, rows = self._epoch(batching, epoch, rank, world)[place]
+        return self._batch("train", rows, device, shape)
 
-    def _made(
-        self, batching: Batching, epoch: int, rank: int, world: int, device: torch.device, number: int
-    ) -> list[PairBatch]:
-        """Some batches of an epoch at once: made one by one they take a GPU longer than the gaps of an update."""
-        listed = self._epoch(batching, epoch, rank, world)[number * SEVERAL : (number + 1) * SEVERAL]
-        shaped = [(shape, rows) for shape, rows in listed if shape is not None]
-        return pair_batches(*self._packed("train", device), self.ends.start, device, shaped)
-
-    def _batch(self, part: str, rows: Sequence[int], device: torch.device) -> PairBatch:
-        return pair_batch(*self._packed(part, device), self.ends.start, device, rows, self.context)
+    def _batch(self, part: str, rows: Sequence[int], device: torch.device, shape: Shape | None = None) -> PairBatch:
+        sources, targets = self._packed(part, device)
+        return pair_batch(sources, targets, self.ends.start, device, rows, self.context, shape)
 
     def _packed(self, part: str, device: torch.device) -> tuple[Ragged, Ragged]:
         """A part's rows where its batches are made: on the device, unless they would take up much of it."""

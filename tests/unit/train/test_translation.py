@@ -235,7 +235,7 @@ def test_rows_that_fill_up_have_no_part_in_the_gradient(files):
     model, rows = task.model(1), [0, 500, 11]
     gradients = []
     for chosen, shape in (([*rows, -1, -1], (8, 24)), (rows, None)):
-        batch = pair_batch(*task._packed("train", CPU), task.ends.start, CPU, chosen, shape=shape)
+        batch = task._batch("train", chosen, CPU, shape)
         model.zero_grad()
         task.losses(model, batch)["loss"].backward()
         gradients.append([weight.grad.clone() for weight in model.parameters() if weight.grad is not None])
@@ -252,18 +252,6 @@ def test_with_widths_shares_make_up_the_whole(files):
         assert sum(len(part.source) for part in parts) == len(whole.source)
         total = sum(float(task.losses(model, part)["loss"]) for part in parts)
         assert total == pytest.approx(float(task.losses(model, whole)["loss"]), rel=1e-5)
-
-
-def test_with_widths_batches_made_together_are_those_made_one_by_one(files, monkeypatch):
-    monkeypatch.setattr(translation, "SEVERAL", 3)
-    task, batching = opened(files, widths=WIDTHS), Batching(size=300)
-    listed = task._epoch(batching, 1)
-    assert len({shape for shape, _ in listed[:3]}) > 1, "batches of several shapes must be made together"
-    for place, (shape, rows) in enumerate(listed):
-        sides = map(Ragged, task.rows["train"])
-        alone = pair_batch(*sides, task.ends.start, CPU, rows, shape=shape)
-        made = task.batch(len(listed) + place, batching, 0, 1, CPU)
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(made, alone, strict=True))
 
 
 def test_pairs_wider_than_all_widths_are_left_out_and_that_is_said(files):
@@ -331,10 +319,11 @@ def test_on_a_gpu_one_update_is_recorded_for_each_shape_and_the_weights_are_the_
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_batches_that_a_gpu_makes_are_those_of_the_cpu(files, monkeypatch, resident):
-    task, batching = opened(files, widths=WIDTHS), Batching(size=300)
-    expected = task.batch(1, batching, 0, 1, CPU)
+    task = opened(files)
+    rows = [0, 500, 11, -1]
+    expected = task._batch("train", rows, CPU, (8, 24))
     monkeypatch.setattr(translation, "RESIDENT", resident)
-    made = task.batch(1, batching, 0, 1, torch.device("cuda"))
+    made = task._batch("train", rows, torch.device("cuda"), (8, 24))
     assert all(torch.equal(ours.cpu(), theirs) for ours, theirs in zip(made, expected, strict=True))
     assert made.source.is_cuda and made.weights.is_cuda and not made.count.is_cuda
     assert task._packed("train", torch.device("cuda"))[0].numbers.is_cuda == bool(resident)
