@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def stages_of(plan: str) -> Stages:
         found = LINE.fullmatch(text)
         if found and found["name"] not in names:
             names.add(found["name"])
-            stages[-1][found["name"]] = shlex.split(found["words"])
+            stages[-1][found["name"]] = _split(found["words"], number)
         elif text:
             reason = f"{found['name']!r} is there before" if found else "no `name: words`"
             raise ClearheadError(f"line {number} of the plan: {reason}")
@@ -67,6 +68,13 @@ def stages_of(plan: str) -> Stages:
     if not stages:
         raise ClearheadError("the plan is empty")
     return stages
+
+
+def _split(words: str, number: int) -> list[str]:
+    try:
+        return shlex.split(words)
+    except ValueError as problem:
+        raise ClearheadError(f"line {number} of the plan: {problem}") from None
 
 
 def command(name: str, words: Sequence[str], folder: Path) -> list[str]:
@@ -142,16 +150,21 @@ def packed(folder: Path, name: str, place: Path) -> None:
             archive.add(folder / name, name, filter=kept)
 
 
-def shared_service(folder: Path) -> dict[str, str]:
-    """Start CUDA's multi-process service; what its clients have to know."""
+@contextmanager
+def shared_service(folder: Path) -> Iterator[dict[str, str]]:
+    """CUDA's multi-process service for as long as it is needed; gives what its clients have to know."""
     program = shutil.which("nvidia-cuda-mps-control")
     if program is None:
         raise ClearheadError("--share needs nvidia-cuda-mps-control, which is not on this machine")
     known = {f"CUDA_MPS_{what}_DIRECTORY": str(folder / f"mps-{what.lower()}") for what in ("PIPE", "LOG")}
     for place in known.values():
         Path(place).mkdir(exist_ok=True)
-    subprocess.run([program, "-d"], env=os.environ | known, check=True)
-    return known
+    if subprocess.run([program, "-d"], env=os.environ | known).returncode:
+        raise ClearheadError(f"--share: {program} did not start")
+    try:
+        yield known
+    finally:
+        subprocess.run([program], input=b"quit\n", env=os.environ | known, stdout=subprocess.DEVNULL)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -168,7 +181,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.folder.exists():
             raise ClearheadError(f"{given.folder} is there already: name a new folder")
         given.folder.mkdir(parents=True)
-        outcomes = run(stages, given.folder, given.seconds, shared_service(given.folder) if given.share else {})
+        with shared_service(given.folder) if given.share else nullcontext({}) as shared:
+            outcomes = run(stages, given.folder, given.seconds, shared)
         for outcome in outcomes if given.pack else []:
             given.pack.mkdir(parents=True, exist_ok=True)
             packed(given.folder, outcome.name, given.pack)

@@ -4,10 +4,6 @@ The pictures come in one endless row: epoch after epoch, each in a permutation o
 So every epoch has every picture once, and a batch may end one epoch and begin the next. Of several processes each takes
 its own piece of the same batch. Pictures in memory live on the device and are augmented there; files are decoded and
 cut to size by threads, some batches ahead.
-
-With two `views` a batch holds half as many pictures, each twice: all of them, and behind them the same ones again. What
-is done to a picture is drawn for each view on its own, but what it is mixed with, and how, is the same: so is the
-target. An epoch counts pictures read, so going once through all of them takes two.
 """
 
 import hashlib
@@ -53,7 +49,7 @@ class PictureBatches:
     Squares in memory that are not cut and smaller than `size` are enlarged last: what is done to them, so many pixels
     of moving say, means the same at every size, and costs the least.
     `classes` is needed where pictures are mixed and the part doesn't hold the last class. `compiled` fuses the
-    augmentation's kernels with torch.compile, which pays on a GPU. `views`: how often a batch has each picture, 1 or 2.
+    augmentation's kernels with torch.compile, which pays on a GPU.
     """
 
     def __init__(
@@ -71,13 +67,10 @@ class PictureBatches:
         centre: float = 0.875,
         workers: int | None = None,
         compiled: bool = False,
-        views: int = 1,
     ) -> None:
         _require(len(part) > 0, "there are no pictures to make batches of")
         _require(type(batch) is int and batch > 0, f"batch must be a whole number from 1, not {batch!r}")
-        _require(type(views) is int and views in (1, 2), f"views must be 1 or 2, not {views!r}")
-        _require(batch % views == 0, f"a batch of {batch} can't have every picture twice: make it even")
-        self.count, self.batch_size, self.seed, self.views = len(part), batch, seed, views
+        self.count, self.batch_size, self.seed = len(part), batch, seed
         self.device, self.augmentation = torch.device(device), augmentation or Augmentation()
         self.labels = part.labels.to(self.device)
         self.classes = classes or int(part.labels.max()) + 1
@@ -97,16 +90,14 @@ class PictureBatches:
         return height == width < size
 
     def steps(self, epochs: float) -> int:
-        """How many batches make so many epochs of pictures read, the last one begun counting whole."""
+        """How many batches make so many epochs, the last one begun counting whole."""
         return -int(-epochs * self.count // self.batch_size)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[Tensor, Tensor]:
         """Pixels (B,C,H,W) and targets of a step: labels (B,), or where pictures are mixed (B, classes)."""
         _require(step >= 0, f"steps are counted from 0, not {step}")
         _require(0 <= rank < world, f"process {rank} is not one of {world}")
-        shared = f"{self.batch_size}" if self.views == 1 else f"{self.batch_size // 2} pairs"
-        whole = self.batch_size % (self.views * world) == 0
-        _require(whole, f"a batch of {shared} can't be shared among {world} processes")
+        _require(self.batch_size % world == 0, f"a batch of {self.batch_size} can't be shared among {world} processes")
         self._look_ahead(step, rank, world)
         rows, job = self._started.pop((step, rank, world))
         generator = Generator(self.device).manual_seed(number(self.seed, "augment", step, rank))
@@ -114,17 +105,11 @@ class PictureBatches:
         pixels = apply(pixels, self.augmentation, draw(pixels, self.augmentation, generator), self._steps)
         targets = self.labels[rows.to(self.device)]
         if self.augmentation.mixes:
-            pixels, targets = self._mixed(pixels, targets, generator)
+            chances = self.augmentation
+            mixup, cutmix = (chances.mixup, chances.mixup_alpha), (chances.cutmix, chances.cutmix_alpha)
+            pixels, pair = mix(pixels, targets, draw_mixing(*_three(pixels), mixup, cutmix, generator))
+            targets = pair.soft(self.classes)
         return self._finished(pixels), targets
-
-    def _mixed(self, pixels: Tensor, labels: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Each view by itself and by the same draws: so a picture has its partner and its target in every one."""
-        chances, views = self.augmentation, pixels.chunk(self.views)
-        mixup, cutmix = (chances.mixup, chances.mixup_alpha), (chances.cutmix, chances.cutmix_alpha)
-        mixing = draw_mixing(*_three(views[0]), mixup, cutmix, generator)
-        mixed = [mix(*view, mixing) for view in zip(views, labels.chunk(self.views), strict=True)]
-        targets = [pair.soft(self.classes) for _, pair in mixed]
-        return torch.cat([picture for picture, _ in mixed]), torch.cat(targets)
 
     def ordered(self, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Every picture once, in order and not augmented, with its label; each of n processes has every nth batch."""
@@ -156,15 +141,15 @@ class PictureBatches:
                 self._started[key] = rows, self._source.start(rows, numbers, area)
 
     def _rows(self, step: int, rank: int, world: int) -> Tensor:
-        """Which pictures this process has at this step, once for each view."""
-        share = self.batch_size // self.views // world
-        first = (step * world + rank) * share
+        """Which pictures this process has at this step."""
+        share = self.batch_size // world
+        first = step * self.batch_size + rank * share
         rows, last = [], first + share
         while first < last:
             epoch, place = divmod(first, self.count)
             rows.append(self._order(epoch)[place : place + last - first])
             first += len(rows[-1])
-        return torch.cat(rows * self.views)
+        return torch.cat(rows)
 
     def _order(self, epoch: int) -> Tensor:
         """The permutation of an epoch; the last few are remembered."""

@@ -1,8 +1,7 @@
 """Two passes over the same rows under different dropout should agree (R-Drop, Liang et al. 2021).
 
 Every row is read twice. Half of both divergences between the two answers, times `consistency`, is added to the loss:
-where a model has little to learn from, this keeps it from knowing each row by heart. Pictures are augmented anew for
-the second reading.
+where a model has little to learn from, this keeps it from knowing each row by heart.
 """
 
 import torch

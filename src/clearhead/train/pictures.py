@@ -33,7 +33,6 @@ from ..models import Model, create, find, names
 from ..models.vit import ViT, ViTConfig
 from ..runs import load, preprocessor
 from ..runs.labels import name_classes
-from .consistency import apart
 from .labelled import fields_of, outline
 from .phases import Course, check_course, value_at, values_of
 from .scores import accuracy, among_best
@@ -61,9 +60,6 @@ class PictureSpec(Spec):
                   way too. With 0 there are none
     kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
                   (phases.py); None: all
-    consistency   how much it counts that two views of a picture, each augmented on its own, agree (consistency.py);
-                  above 0 a batch has half as many pictures, each twice. An epoch counts pictures read: then it has half
-                  of them
 
     A new model takes the size and channels of pictures that are smaller than it reads, with patches to fit; larger
     ones are resized to its own size. `fields` may say otherwise.
@@ -80,11 +76,9 @@ class PictureSpec(Spec):
     mixing: Course = 1.0
     strength: Course = 1.0
     kept_tokens: int | tuple[float, ...] | None = None
-    consistency: float = 0.0
 
     def check(self) -> None:
         self.require_probabilities("smoothing", "held_out")
-        self.require_weights("consistency")
         Augmentation.from_dict(self.augmentation or {})
         for name in ("mixing", "strength", "kept_tokens"):
             check_course(self, name)
@@ -111,10 +105,7 @@ class PictureSpec(Spec):
 
 
 class PictureBatch(NamedTuple):
-    """pixels (B,C,H,W); targets are classes (B,), or where pictures are mixed probabilities (B, classes).
-
-    With consistency the second half of the rows are the pictures and targets of the first, augmented anew.
-    """
+    """pixels (B,C,H,W); targets are classes (B,), or where pictures are mixed probabilities (B, classes)."""
 
     pixels: Tensor
     targets: Tensor
@@ -174,7 +165,6 @@ class PictureTask:
         return made
 
     def batches_per_epoch(self, batching: Batching) -> float:
-        """Pictures read are counted: with consistency these batches hold half of the pictures, each twice."""
         return len(self.data["train"]) / batching.size
 
     def enter(self, model: Model, progress: float) -> int | None:
@@ -190,8 +180,7 @@ class PictureTask:
         """Where pictures are ever mixed, targets are probabilities throughout: one shape, one compiled loss."""
         key = batching, device, self._augmentation
         if self._batches is None or self._batches[0] != key:
-            views = 2 if self.spec.consistency else 1
-            self._batches = key, self._source(self._on(device), batching, device, self._augmentation, views)
+            self._batches = key, self._source(self._on(device), batching, device, self._augmentation)
         pixels, targets = self._batches[1].batch(number, rank, world)
         if self.augmentation.mixes and targets.ndim == 1:
             targets = F.one_hot(targets, len(self.classes)).float()
@@ -219,12 +208,7 @@ class PictureTask:
         return self._resident[1]
 
     def _source(
-        self,
-        part: Pictures,
-        batching: Batching,
-        device: torch.device,
-        augmentation: Augmentation | None,
-        views: int = 1,
+        self, part: Pictures, batching: Batching, device: torch.device, augmentation: Augmentation | None
     ) -> PictureBatches:
         prepare, alone = self.preprocessor, isinstance(part.pixels, Tensor) and part.pixels.shape[1] == 1
         mean, std = (values[:1] if alone else values for values in (prepare.mean, prepare.std))
@@ -241,7 +225,6 @@ class PictureTask:
             size=None if self._fits(part) else self._image[0],
             centre=min(1.0, centre),
             compiled=device.type == "cuda" and augmentation is not None and augmentation.ops is not None,
-            views=views,
         )
 
     def _coloured(self, pixels: Tensor) -> Tensor:
@@ -254,13 +237,9 @@ class PictureTask:
     def losses(self, model: Model, batch: PictureBatch) -> dict[str, Tensor]:
         scores, targets = model.head(model.hidden(batch.pixels)).float(), batch.targets
         loss = F.cross_entropy(scores, targets, reduction="sum", label_smoothing=self.spec.smoothing)
-        figures = {"loss": loss}
-        if self.spec.consistency:
-            divergence = apart(scores).sum() * 2  # of a pair; like every figure here it is summed over both its rows
-            figures = {"loss": loss + self.spec.consistency * divergence, "apart": divergence}
         if targets.ndim == 2:
-            return figures
-        return figures | {"accuracy": (scores.argmax(-1) == targets).sum().float()}
+            return {"loss": loss}
+        return {"loss": loss, "accuracy": (scores.argmax(-1) == targets).sum().float()}
 
     def predicted(
         self, model: Model, part: str, device: torch.device, progress: Progress = quiet

@@ -36,6 +36,7 @@ def test_a_plan_is_stages_of_named_commands():
         ("a: timeit pass\na: timeit pass", "line 2 of the plan: 'a' is there before"),
         ("timeit pass", "line 1 of the plan: no `name: words`"),
         ("# nothing\n\n", "the plan is empty"),
+        ("a: timeit 'pass", "line 1 of the plan: No closing quotation"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused_before_anything_starts(tmp_path, capsys, plan, told):
@@ -88,3 +89,20 @@ def test_of_a_run_that_was_cut_off_the_last_figures_are_told(tmp_path):
     (tmp_path / "cut" / "metrics.jsonl").write_text("\n".join(lines))
     assert last_words(tmp_path, "cut").splitlines() == [lines[0], lines[2]]
     assert last_words(tmp_path, "nobody") == ""
+
+
+def test_the_service_that_shares_a_gpu_is_started_and_ended(tmp_path, capsys, monkeypatch):
+    plan, program, told = tmp_path / "plan", tmp_path / "nvidia-cuda-mps-control", tmp_path / "told"
+    plan.write_text("a: timeit pass")
+    program.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then echo "$CUDA_MPS_PIPE_DIRECTORY"; else cat; fi >> {told}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert main([str(plan), str(tmp_path / "out"), "--seconds", "60", "--share"]) == 0
+    assert told.read_text().split() == [str(tmp_path / "out" / "mps-pipe"), "quit"]
+    program.write_text("#!/bin/sh\nexit 3\n")
+    assert main([str(plan), str(tmp_path / "again"), "--seconds", "60", "--share"]) == 1
+    assert "did not start" in capsys.readouterr().err and not (tmp_path / "again" / "a.log").exists()
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([str(plan), str(tmp_path / "third"), "--seconds", "60", "--share"]) == 1
+    assert "which is not on this machine" in capsys.readouterr().err

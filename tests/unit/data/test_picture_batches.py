@@ -11,10 +11,9 @@ import torch
 from PIL import Image
 
 from clearhead.data import picture_sources
-from clearhead.data.augment import Augmentation, augment
+from clearhead.data.augment import Augmentation
 from clearhead.data.images import Preprocessor
 from clearhead.data.kinds import Pictures
-from clearhead.data.mix import draw_mixing, mix
 from clearhead.data.picture_batches import PictureBatches, channel_statistics, number
 from clearhead.errors import ClearheadError
 from tests.support import equal
@@ -126,83 +125,6 @@ def test_mixed_pictures_have_a_probability_for_each_class():
     assert equal(targets.sum(1), torch.ones(16)) and (targets.max(1).values < 1).any()
     assert PictureBatches(in_memory(), 16, augmentation=settings).batch(0)[1].shape == (16, 5)
     assert pixels.min() >= 0 and pixels.max() <= 1
-
-
-def test_a_batch_read_once_is_one_draw_of_everything_over_all_its_rows():
-    part, settings = in_memory(), replace(STRONG, area=None)
-    batches, order = PictureBatches(part, 6, 3, augmentation=settings), torch.Generator()
-    rows = torch.randperm(23, generator=order.manual_seed(number(3, "order", 0)))[6:12]
-    generator = torch.Generator().manual_seed(number(3, "augment", 1, 0))
-    pixels = augment(part.pixels[rows].float() / 255, settings, generator)
-    mixing = draw_mixing(6, 8, 8, (0.3, 0.8), (0.5, 1.0), generator)
-    pixels, pair = mix(pixels, part.labels[rows], mixing)
-    assert same(batches.batch(1), (pixels, pair.soft(5)))
-    assert same(PictureBatches(part, 6, 3, augmentation=settings, views=1).batch(1), (pixels, pair.soft(5)))
-
-
-def test_two_views_are_the_same_pictures_in_the_same_order(part):
-    twice, once = PictureBatches(part, 8, 3, size=8, views=2), PictureBatches(part, 4, 3, size=8)
-    for step in range(7):
-        (pixels, labels), (first, truths) = twice.batch(step), once.batch(step)
-        assert same((pixels[:4], labels[:4]), (first, truths)) and same((pixels[4:], labels[4:]), (first, truths))
-
-
-def test_every_picture_comes_twice_in_each_pass_through_and_an_epoch_is_half_of_one():
-    batches = PictureBatches(in_memory(), 10, views=2)
-    halves = [batches.batch(step)[0].chunk(2) for step in range(batches.steps(6))]
-    for seen in ([n for half in halves for n in first_pixels(half[view])] for view in range(2)):
-        passes = [seen[start : start + 23] for start in (0, 23, 46)]
-        assert all(sorted(one) == list(range(23)) for one in passes) and len({tuple(one) for one in passes}) == 3
-    assert batches.steps(6) == PictureBatches(in_memory(), 10).steps(6)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"area": (0.3, 1.0)}, {"crop": 2}, {"flip": 0.5}, {"ops": "trivial"}, {"erase": 0.9}],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_two_views_are_augmented_each_on_its_own(settings):
-    pixels, labels = PictureBatches(in_memory(), 32, augmentation=Augmentation(**settings), views=2).batch(0)
-    one, other = pixels.chunk(2)
-    assert (one != other).flatten(1).any(1).sum() >= 4 and torch.equal(*labels.chunk(2))
-
-
-def test_two_views_are_mixed_alike_and_have_one_target():
-    only = Augmentation(mixup=0.4, cutmix=0.5)
-    pixels, targets = PictureBatches(in_memory(), 32, augmentation=only, views=2).batch(0)
-    assert torch.equal(*targets.chunk(2)) and torch.equal(*pixels.chunk(2))  # partner, share and box are the same
-    assert ((targets > 0).sum(1) == 2).any()
-    pixels, targets = PictureBatches(in_memory(), 32, augmentation=STRONG, views=2).batch(0)
-    assert torch.equal(*targets.chunk(2)) and not torch.equal(*pixels.chunk(2))
-
-
-def test_partners_are_found_within_a_view():
-    """Half and half of every picture and the one before it; what is before the first is the last of its own view."""
-    part, settings = in_memory(), Augmentation(mixup=1.0, mixup_alpha=100)  # a whole number does too
-    plain, _ = PictureBatches(part, 4).batch(0)
-    pixels, _ = PictureBatches(part, 8, augmentation=settings, views=2).batch(0)
-    for view in pixels.chunk(2):
-        differences = plain - plain.roll(1, 0)
-        shares = ((view - plain.roll(1, 0)) * differences).sum((1, 2, 3)) / differences.square().sum((1, 2, 3))
-        assert equal(torch.lerp(plain.roll(1, 0), plain, shares[:, None, None, None]), view, 1e-5)
-        assert ((shares > 0.3) & (shares < 0.7)).all()
-
-
-def test_batches_of_two_views_depend_on_seed_and_step_alone(part):
-    first, second = (PictureBatches(part, 6, 1, augmentation=STRONG, size=8, views=2) for _ in range(2))
-    expected = [first.batch(step) for step in range(4)]
-    assert all(same(second.batch(step), expected[step]) for step in (3, 0, 2)) and not same(*expected[:2])
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_every_process_has_whole_pairs(part, world):
-    whole = PictureBatches(part, 12, size=8, views=2)
-    strong = PictureBatches(part, 12, augmentation=STRONG, size=8, views=2)
-    for step in range(3):
-        pieces = [whole.batch(step, rank, world)[0].chunk(2) for rank in range(world)]
-        assert all(torch.equal(*piece) for piece in pieces)
-        assert torch.equal(torch.cat([one for one, _ in pieces]), whole.batch(step)[0][:6])
-        assert all(torch.equal(*strong.batch(step, rank, world)[1].chunk(2)) for rank in range(world))
 
 
 def test_evaluation_takes_every_picture_in_order_and_as_it_is(part):
@@ -337,8 +259,6 @@ def test_compiled_augmentation_is_the_same():
         ({"std": (0.1, 0.0, 0.2)}, "std must be above 0, not (0.1, 0.0, 0.2)"),
         ({"size": 0}, "size must be a whole number from 1, not 0"),
         ({"centre": 0}, "centre must be above 0 and at most 1, not 0"),
-        ({"views": 3}, "views must be 1 or 2, not 3"),
-        ({"batch": 5, "views": 2}, "a batch of 5 can't have every picture twice: make it even"),
     ],
 )
 def test_impossible_batches_are_refused_in_one_line(options, message):
@@ -359,5 +279,3 @@ def test_steps_and_processes_that_cant_be_are_refused():
     assert refused(batches.batch, -1) == "steps are counted from 0, not -1"
     assert refused(batches.batch, 0, 2, 2) == "process 2 is not one of 2"
     assert refused(batches.batch, 0, 0, 3) == "a batch of 4 can't be shared among 3 processes"
-    pairs = PictureBatches(in_memory(), 6, views=2)
-    assert refused(pairs.batch, 0, 0, 2) == "a batch of 3 pairs can't be shared among 2 processes"

@@ -99,43 +99,6 @@ def test_mixed_pictures_are_learnt_with_mixed_targets():
     assert equal(losses["loss"], -(soft * model(batch.pixels).log_softmax(-1)).sum()) and losses.keys() == {"loss"}
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_consistency_adds_half_of_both_divergences_between_two_views(mixed):
-    augmentation = {"crop": 1, "erase": 0.5} | ({"mixup": 0.5, "cutmix": 0.5} if mixed else {})
-    task = digits(augmentation=augmentation, smoothing=0.1, consistency=3.0)
-    model, batch = moved(task.model(0)), task.batch(2, Batching(size=8), 0, 1, CPU)
-    assert torch.equal(*batch.targets.chunk(2)) and not torch.equal(*batch.pixels.chunk(2))
-    scores = model(batch.pixels).double()
-    truths = batch.targets.double() if mixed else batch.targets
-    one, other = scores.softmax(-1).chunk(2)
-    apart = ((one - other) * (one / other).log()).sum(1).mean() / 2
-    mean = F.cross_entropy(scores, truths, label_smoothing=0.1) + 3 * apart
-    losses, rows = task.losses(model, batch), task.weight(batch)
-    assert rows == 8 and apart > 0.01 and equal(losses["apart"] / rows, apart.float(), 1e-5)
-    assert equal(losses["loss"] / rows, mean.float(), 1e-5)
-    assert losses.keys() == {"loss", "apart"} | ({"accuracy"} if not mixed else set())
-
-
-def test_pictures_that_are_read_twice_as_they_are_agree():
-    once, twice = digits(), digits(consistency=3.0)
-    model, batch = moved(once.model(0)), twice.batch(0, Batching(size=8), 0, 1, CPU)
-    losses = twice.losses(model, batch)
-    assert losses["apart"] < 1e-5 and equal(losses["loss"], once.losses(model, batch)["loss"], 1e-5)
-    assert losses["accuracy"] == once.losses(model, batch)["accuracy"]
-    assert twice.batches_per_epoch(Batching(size=8)) == once.batches_per_epoch(Batching(size=8))
-
-
-def test_consistency_changes_no_evaluation():
-    once, twice = digits(), digits(consistency=3.0)
-    model = moved(once.model(0))
-    assert twice.evaluate(model, "valid", CPU) == once.evaluate(model, "valid", CPU)
-
-
-def test_a_batch_that_holds_no_whole_pairs_is_refused():
-    with pytest.raises(ClearheadError, match="a batch of 7 can't have every picture twice"):
-        digits(consistency=1.0).batch(0, Batching(size=7), 0, 1, CPU)
-
-
 @torch.no_grad()
 def moved(model):
     """A new ViT's head is zeros: draw one."""
@@ -264,9 +227,8 @@ def test_a_model_of_one_channel_sees_colours_as_their_mean(tmp_path):
     assert {round(value, 5) for value in scores.softmax(-1)[:, 0].tolist()} <= known and len(truths) == 2
 
 
-@pytest.mark.parametrize("consistency", [0.0, 1.0])
-def test_the_loss_compiles_without_a_break(consistency):
-    task = digits(augmentation={"mixup": 1.0}, consistency=consistency)
+def test_the_loss_compiles_without_a_break():
+    task = digits(augmentation={"mixup": 1.0})
     model, batch = moved(task.model(0)).train(), task.batch(0, Batching(size=4), 0, 1, CPU)
     compiled = torch.compile(lambda given: task.losses(model, given)["loss"], fullgraph=True, backend="eager")
     assert torch.equal(compiled(batch), task.losses(model, batch)["loss"])
@@ -280,7 +242,6 @@ def test_the_loss_compiles_without_a_break(consistency):
         ({"model": "minilm-l6", "fields": {}}, "learnt by a vit, and minilm-l6 is a bert"),
         ({"augmentation": {"mixupp": 1.0}}, "'mixupp'; did you mean 'mixup'"),
         ({"options": {"split": "odd"}}, "'odd'"),
-        ({"consistency": -1.0}, "consistency must be a number from 0"),
         ({"fields": {"image": (8, 4), "patch": 2}}, "cut square"),
     ],
 )
