@@ -54,7 +54,7 @@ def draw_mixing(
 
 def _beta(batch: int, alpha: float, generator: Generator) -> Tensor:
     """Beta(alpha, alpha) as x / (x + y) with x and y from Gamma(alpha)."""
-    alphas = torch.full((2, batch), alpha, device=generator.device)
+    alphas = torch.full((2, batch), float(alpha), device=generator.device)
     x, y = torch.ops.aten._standard_gamma(alphas, generator=generator)
     return x / (x + y)
 

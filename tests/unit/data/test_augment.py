@@ -340,6 +340,11 @@ def test_mixup_weights_follow_their_beta_and_never_meet_a_cut():
     assert share.var().item() == pytest.approx(1 / (4 * (2 * 0.8 + 1)), abs=0.005)  # of Beta(0.8, 0.8)
 
 
+def test_alphas_may_be_whole_numbers():
+    whole, same = (draw_mixing(50, 8, 8, (0.4, alpha), (0.3, alpha), seeded()) for alpha in (1, 1.0))
+    assert torch.equal(whole.share, same.share) and torch.equal(whole.boxes, same.boxes)
+
+
 def test_targets_as_a_pair_and_as_probabilities_have_the_same_cross_entropy():
     logits = torch.randn(6, 5, generator=seeded())
     pair = Pair(torch.tensor([0, 1, 2, 3, 4, 0]), torch.tensor([1, 1, 0, 4, 2, 3]), torch.rand(6, generator=seeded()))
