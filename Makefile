@@ -16,6 +16,8 @@ BROWSER := chromium fonts-dejavu-core fonts-noto-core
 # cores: many tests wait for a browser or for another process.
 TEST_WORKERS ?= 3
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+# What is broken everywhere is known after so many: each test of the page would wait 20 s for what never comes.
+TEST_FAILURES ?= 30
 
 .PHONY: help run test check web-check web-test browser docs bench bench-gpu parity-large clean
 
@@ -29,7 +31,7 @@ run: $(INSTALLED) $(PAGE) ## install, train a small ViT on handwritten digits, o
 
 # A group of tests that share a browser and a server stays with one worker (loadgroup).
 test: $(INSTALLED) $(PAGE) web-test browser ## the test suite, with a line for each skip
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -q -rs
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -q -rs --maxfail=$(TEST_FAILURES)
 
 check: $(INSTALLED) web-check ## lint, format, types and the import rules
 	$(BIN)/ruff check .
