@@ -16,7 +16,7 @@ from ..ops.joined_qkv import joined_qkv, split_heads
 from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .cache import Cache
-from .linear import Linear, linear
+from .linear import Linear, linear, times
 from .positions import GridRotary, Rotary
 
 SHORT = 64  # tokens that the kernel for short rows holds
@@ -66,8 +66,8 @@ class _Attention(nn.Module):
         )
         return tap("concat", heads_BHLd.transpose(1, 2).flatten(2))
 
-    def projected(self, concat: Tensor) -> Tensor:
-        return tap("projected", self.out(concat))
+    def projected(self, concat: Tensor, scale: float = 1.0) -> Tensor:
+        return tap("projected", times(self.out, concat, scale))
 
 
 def some_outputs(layer: Any, x: Tensor, outputs: slice) -> Tensor:
@@ -98,9 +98,9 @@ class SelfAttention(_Attention):
         self.sizes = (heads.count * heads.key, heads.kv_count * heads.key, heads.kv_count * heads.value)
         self.qkv = Linear(width, sum(self.sizes), bias if qkv_bias is None else qkv_bias)
 
-    def forward(self, x: Tensor, *how: Any, **named: Any) -> Tensor:
-        """x (B,L,width) -> the same, or (B,rows,width): what `concat` says of these, times W_O."""
-        return self.projected(self.concat(x, *how, **named))
+    def forward(self, x: Tensor, *how: Any, scale: float = 1.0, **named: Any) -> Tensor:
+        """x (B,L,width) -> the same, or (B,rows,width): what `concat` says of these, times W_O (and `scale`)."""
+        return self.projected(self.concat(x, *how, **named), scale)
 
     def concat(
         self,

@@ -7,6 +7,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from ..trace import tap
@@ -26,7 +27,8 @@ class Pass:
     cache        keys and values of earlier tokens; `mask` is then the cache's
     memory       keys and values of the encoder's output, a pair for each layer
     memory_mask  bool, which of them may be looked at
-    scale        what a part adds to the stream is multiplied by this: there are rows that the block is skipped for
+    skipped      so many rows, the last ones of the batch, go around the block: they come out first, as they are
+    scale        what a part adds to the stream is multiplied by this, where there are rows that go around
     """
 
     mask: Tensor | None = None
@@ -35,6 +37,7 @@ class Pass:
     cache: Cache | None = None
     memory: list[tuple[Tensor, Tensor]] | None = None
     memory_mask: Tensor | None = None
+    skipped: int = 0
     scale: float = 1.0
 
 
@@ -58,18 +61,25 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, shared: Pass, layer: int, rows: int | None = None) -> Tensor:
         """x (B,L,width) -> the same; with `rows`, what comes out for the first tokens alone (B,rows,width)."""
+        if not shared.skipped:
+            return self._computed(x, shared, layer, rows)
+        # compiled with the block, so that its last kernel writes to the right place and nothing is moved afterwards
+        through, skipped = x.split([len(x) - shared.skipped, shared.skipped])
+        return torch.cat([skipped[:, :rows], self._computed(through, shared, layer, rows)])
+
+    def _computed(self, x: Tensor, shared: Pass, layer: int, rows: int | None = None) -> Tensor:
         x = tap("input", x)
         past = None if shared.cache is None else (shared.cache, layer)
 
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, shared.mask, shared.bias, shared.positions, past, rows)
+            return self.attention(y, shared.mask, shared.bias, shared.positions, past, rows, scale=shared.scale)
 
-        x = self.around("after_attention", x, self.attention_norm, scaled(attend, shared.scale), rows)
+        x = self.around("after_attention", x, self.attention_norm, attend, rows)
         if self.cross is not None and self.cross_norm is not None:
             cross, memory = self.cross, (shared.memory or [])[layer]
             x = self.around("after_cross", x, self.cross_norm, lambda y: cross(y, memory, shared.memory_mask))
-        feed_forward = scaled(self.feed_forward, shared.scale)
-        return self.around("after_feed_forward", x, self.feed_forward_norm, feed_forward)
+        feed_forward = self.feed_forward
+        return self.around("after_feed_forward", x, self.feed_forward_norm, lambda y: feed_forward(y, shared.scale))
 
     def around(
         self, site: str, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], rows: int | None = None
@@ -79,11 +89,6 @@ class Block(nn.Module):
     def dropped(self, change: Tensor) -> Tensor:
         """What a part adds to the stream, thinned out in training: single features, or the whole of a row."""
         return dropped_rows(dropped(change, self.dropout, self.training), self.drop_path, self.training)
-
-
-def scaled(part: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
-    """The part, and what it gives times a factor."""
-    return part if factor == 1.0 else lambda x: part(x) * factor
 
 
 class PreNormBlock(Block):

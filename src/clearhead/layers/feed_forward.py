@@ -9,7 +9,7 @@ from ..ops.biased_gelu import GELUS, biased_gelu
 from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .dropout import dropped
-from .linear import Linear
+from .linear import Linear, times
 
 MANY = 32  # rows: 64 and more are measured; a single one the compiler sums up, GELU too; between them nobody looked
 
@@ -22,8 +22,8 @@ class FeedForward(nn.Module):
         self.up, self.down = Linear(width, ff, bias), Linear(ff, width, bias)
         self.activation, self.dropout = activation, dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        return tap("output", self.down(self.features(x)))
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return tap("output", times(self.down, self.features(x), scale))
 
     def features(self, x: Tensor) -> Tensor:
         """x (..., width) -> (..., ff): all but the way down."""
@@ -74,9 +74,9 @@ class GatedFeedForward(nn.Module):
         self.gate_up, self.down = Linear(width, 2 * ff, bias), Linear(ff, width, bias)
         self.activation, self.dropout = activation, dropout
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
         gate, up = self.gate_up(x).chunk(2, -1)
         gate, up = tap("gate", gate), tap("expanded", up)
         x = tap("hidden", activate(self.activation, gate) * up)
         del gate, up
-        return tap("output", self.down(dropped(x, self.dropout, self.training)))
+        return tap("output", times(self.down, dropped(x, self.dropout, self.training), scale))

@@ -28,6 +28,15 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
+def times(layer: nn.Module, x: Tensor, factor: float) -> Tensor:
+    """What a layer gives, times a factor. Of a plain one it is the weights that are multiplied: there are fewer."""
+    if factor == 1.0:
+        return layer(x)
+    if type(layer) is not Linear:
+        return layer(x) * factor
+    return linear(x, layer.weight * factor, None if layer.bias is None else layer.bias * factor)
+
+
 def _for_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
         x.device.type == "cpu"

@@ -60,9 +60,8 @@ def skipping(
             drawn = torch.rand(batch, device=x.device).argsort()
             x, order, places = reordered(x, drawn), order[drawn], None if places is None else places[drawn]
         some, some_rows = places if places is None else places[:working], rows if layer == last else None
-        own = replace(shared, positions=some, scale=batch / working)
-        through, around = x.split([working, batch - working])  # its way back is one copy
-        x = torch.cat([around[:, :some_rows], run(block, through, own, layer, some_rows)])
+        own = replace(shared, positions=some, skipped=batch - working, scale=batch / working)
+        x = run(block, x, own, layer, some_rows)
         order, places = order.roll(-working), None if places is None else places.roll(-working, 0)
     return reordered(x, inverse(order))
 

@@ -56,7 +56,7 @@ def test_it_is_what_each_row_gives_alone_when_some_go_around_a_block(changes):
 def test_every_block_is_computed_for_a_fixed_number_of_rows():
     model, seen = small(), []
     for block in model.encoder.blocks:
-        block.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+        block.attention.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
     set_row_skipping(model, 0.25)
     model(*model.example(8))
     assert seen == [6] * LAYERS

@@ -135,7 +135,7 @@ def _residual(
         operation="add",
         operands=[renamed(x, x.name, "before"), renamed(change, change.name, "what was added")],
         result=make.site(site, name, "after", x.rows.of),
-        code=tapped(Block.forward, site),
+        code=tapped(Block, site),
     )
 
 
