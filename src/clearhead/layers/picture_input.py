@@ -47,6 +47,13 @@ def taken(rows: Tensor, at: Tensor | None) -> Tensor:
     return rows if at is None else rows.gather(1, at.unsqueeze(2).expand(-1, -1, rows.shape[2]))
 
 
+def cut(images: Tensor, patch: tuple[int, int]) -> Tensor:
+    """(B,C,H,W) -> (B,N,C*p*p): patches side by side, row by row, each as channel, row, column."""
+    (high, wide), (batch, channels, rows, columns) = patch, images.shape
+    pieces = images.view(batch, channels, rows // high, high, columns // wide, wide)
+    return pieces.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
+
+
 class PatchInput(PictureInput):
     """An image cut into patches, each flattened (channel, row, column) and projected; [CLS] in front; positions added.
 
@@ -70,11 +77,9 @@ class PatchInput(PictureInput):
 
     def patches(self, images: Tensor) -> Tensor:
         """(B,C,H,W) -> (B,N,C*p*p): patches row by row."""
-        (high, wide), (batch, channels, rows, columns) = self.patch, images.shape
         if self.stride != self.patch:
             return F.unfold(images, self.patch, stride=self.stride).transpose(1, 2)
-        cut = images.view(batch, channels, rows // high, high, columns // wide, wide)
-        return cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
+        return cut(images, self.patch)
 
     def forward(self, images: Tensor, at: Tensor | None = None) -> Tensor:
         patches = self.patches(tap("image", images))
@@ -89,6 +94,7 @@ class ConvolutionInput(PictureInput):
     """
 
     STEP = 2
+    compiled_whole = True
 
     def __init__(self, channels: int, width: int, positions: Positions | None, *, dropout: float = 0.0) -> None:
         super().__init__(width, positions, False, dropout)

@@ -12,7 +12,6 @@ from ..errors import ClearheadError
 from ..trace import recording
 from .block import Block, Pass
 from .one_row import one_row, serves
-from .picture_input import ConvolutionInput
 from .row_skipping import skipping
 from .streamed import streamed, streams
 
@@ -37,6 +36,17 @@ class Stack(nn.Module):
         else:
             x = self._through(run, x, shared, rows)
         return x if self.norm is None else self.norm(x)
+
+    def some(self, x: Tensor, shared: Pass, first: int, last: int | None = None) -> Tensor:
+        """x (B,L,width) through the blocks from `first` to before `last` alone, without the norm; while training."""
+        run = _again if self.checkpointing and self._may_compute_again(shared) else _once
+        blocks = list(self.blocks)[first:last]
+        if self.skipped:
+            return skipping(blocks, run, x, shared, None, self.skipped)
+        for layer, block in enumerate(blocks, first):
+            own, place = _of_one(shared, layer)
+            x = run(block, x, own, place, None)
+        return x
 
     def _through(self, run: Callable[..., Tensor], x: Tensor, shared: Pass, rows: int | None) -> Tensor:
         blocks = list(self.blocks)
@@ -101,12 +111,12 @@ def set_checkpointing(model: nn.Module, on: bool) -> None:
 def compile_blocks(model: nn.Module) -> None:
     """Compile each block in place: blocks that are alike share their code, and every shape gets code of its own.
 
-    So are the norm behind them and a convolution before them: torch's own kernels would go over their rows again and
-    again.
+    So are the norm behind them and every module that says `compiled_whole`, such as a convolution before them: torch's
+    own kernels would go over their rows again and again.
     """
     parts = [block for stack in _stacks(model) for block in stack.blocks]
     parts += [stack.norm for stack in _stacks(model) if stack.norm is not None]
-    parts += [module for module in model.modules() if isinstance(module, ConvolutionInput)]
+    parts += [module for module in model.modules() if getattr(module, "compiled_whole", False)]
     for part in parts:
         part.compile(dynamic=False)
 

@@ -270,9 +270,23 @@ class ViT(Model):
         at = self._drawn(images)
         # exact: nothing else reads those rows
         shorten = self.config.pooling == "cls" and self.path == "fused" and not recording()
-        x = self.encoder(self.input(images, at), self._shared(at), rows=1 if shorten else None)
+        return self._pooled(self.encoder(self.input(images, at), self._shared(at), rows=1 if shorten else None))
+
+    def _pooled(self, x: Tensor) -> Tensor:
         pooled = tap("pooled", self.pooling(x))
         return pooled if self.pooled_norm is None else self.pooled_norm(pooled)
+
+    def halfway(self, images: Tensor, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """In training with some of the patches (`keep_tokens`): what the head reads, the patches' rows (B,K,width)
+        behind so many blocks, and which patches these are (B,K)."""
+        self._check_images(images)
+        at, norm = self._drawn(images), self.encoder.norm
+        if at is None:
+            raise ClearheadError("all patches are there: this is for training with some of them")
+        shared = self._shared(at)
+        below = self.encoder.some(self.input(images, at), shared, 0, layer)
+        rows = self.encoder.some(below, shared, layer)
+        return self._pooled(rows if norm is None else norm(rows)), below[:, self.config.prefix :], at
 
     def head(self, hidden: Tensor) -> Tensor:
         """(B,width) -> logits (B,num_classes)."""

@@ -9,6 +9,7 @@ from ..convert import write_safetensors
 from ..models.base import Model
 from ..runs import load, save
 from .average import average_checkpoints
+from .companions import accompanied, leave
 from .job import Outcome, Run
 from .lora import adapted, merge
 from .machine import machine
@@ -71,7 +72,7 @@ class Outputs:
 
 def _merged(model: Model) -> Model:
     """The model as others know it: with plain layers, in a copy, for the training goes on."""
-    if not adapted(model) and not spelt(model):
+    if not adapted(model) and not spelt(model) and not accompanied(model):
         return model
     copied = copy.deepcopy(model)
     make_plain(copied)
@@ -79,6 +80,10 @@ def _merged(model: Model) -> Model:
 
 
 def make_plain(model: Model) -> None:
-    """Changes of low rank become part of the weights, and what words share by their spelling part of their rows."""
+    """Changes of low rank become part of the weights, and what words share by their spelling part of their rows.
+
+    What accompanied it while it learnt is of no use any more.
+    """
     merge(model)
     unspell(model)
+    leave(model)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..data import Preprocessor
 from ..data.augment import Augmentation
@@ -33,7 +33,10 @@ from ..models import Model, create, find, names
 from ..models.vit import ViT, ViTConfig
 from ..runs import load, preprocessor
 from ..runs.labels import name_classes
+from .companions import accompany, companion
+from .confused import Confused
 from .labelled import fields_of, outline
+from .painted import Painter, unlike
 from .phases import Course, check_course, value_at, values_of
 from .scores import accuracy, among_best
 from .task import Batching, Progress, Spec, evaluating, quiet
@@ -60,6 +63,8 @@ class PictureSpec(Spec):
                   way too. With 0 there are none
     kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
                   (phases.py); None: all
+    painting      how much it counts that patches which are left out are painted from the others (painted.py)
+    confusion     share of the targets that are what the model says of each class itself (confused.py)
 
     A new model takes the size and channels of pictures that are smaller than it reads, with patches to fit; larger
     ones are resized to its own size. `fields` may say otherwise.
@@ -76,9 +81,12 @@ class PictureSpec(Spec):
     mixing: Course = 1.0
     strength: Course = 1.0
     kept_tokens: int | tuple[float, ...] | None = None
+    painting: float = 0.0
+    confusion: float = 0.0
 
     def check(self) -> None:
-        self.require_probabilities("smoothing", "held_out")
+        self.require_probabilities("smoothing", "held_out", "confusion")
+        self.require_weights("painting")
         Augmentation.from_dict(self.augmentation or {})
         for name in ("mixing", "strength", "kept_tokens"):
             check_course(self, name)
@@ -142,6 +150,12 @@ class PictureTask:
         most = max((value for value in values_of(self.spec.kept_tokens) if value is not None), default=0)
         if most > self.config.patches:
             raise ClearheadError(f"a picture has {self.config.patches} patches: kept_tokens can't be {most}")
+        if self.spec.painting:
+            kept, side_by_side = values_of(self.spec.kept_tokens), self.config.step == self.config.patch
+            if not any(value is not None and value < self.config.patches for value in kept):
+                raise ClearheadError("painting is for patches that are left out: set kept_tokens")
+            if not side_by_side:
+                raise ClearheadError("painting is for patches that don't overlap: leave stride out")
 
     @property
     def _image(self) -> tuple[int, int]:
@@ -162,6 +176,10 @@ class PictureTask:
             made = load(self.spec.model, device="cpu", **self.changes)
         assert isinstance(made, ViT)
         name_classes(made, self.classes, "single_label_classification")
+        if self.spec.painting:
+            accompany(made, Painter(self.config, Generator().manual_seed(seed)))
+        if self.spec.confusion:
+            accompany(made, Confused(len(self.classes)))
         return made
 
     def batches_per_epoch(self, batching: Batching) -> float:
@@ -235,11 +253,26 @@ class PictureTask:
         return len(batch.targets)
 
     def losses(self, model: Model, batch: PictureBatch) -> dict[str, Tensor]:
-        scores, targets = model.head(model.hidden(batch.pixels)).float(), batch.targets
+        hidden, more = self._read(model, batch.pixels)
+        scores, targets = model.head(hidden).float(), batch.targets
         loss = F.cross_entropy(scores, targets, reduction="sum", label_smoothing=self.spec.smoothing)
-        if targets.ndim == 2:
-            return {"loss": loss}
-        return {"loss": loss, "accuracy": (scores.argmax(-1) == targets).sum().float()}
+        if confused := companion(model, Confused):
+            as_said = F.cross_entropy(scores, confused.soft(targets, scores), reduction="sum")
+            loss = torch.lerp(loss, as_said, self.spec.confusion)
+        if more:
+            loss = loss + self.spec.painting * more["unlike"]
+        if targets.ndim == 1:
+            more["accuracy"] = (scores.argmax(-1) == targets).sum().float()
+        return {"loss": loss} | more
+
+    def _read(self, model: Model, pixels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the head reads of pictures; and where patches are left out and painted, how far off those are."""
+        painter = companion(model, Painter)
+        assert isinstance(model, ViT)
+        if painter is None or model.kept_tokens is None:
+            return model.hidden(pixels), {}
+        hidden, rows, at = model.halfway(pixels, painter.layer)
+        return hidden, {"unlike": unlike(painter(rows, at), pixels, at, painter.patch).sum()}
 
     def predicted(
         self, model: Model, part: str, device: torch.device, progress: Progress = quiet

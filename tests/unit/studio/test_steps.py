@@ -368,7 +368,7 @@ def test_the_published_cct_has_a_table() -> None:
 COMPUTED = {
     "one_hot": "F.embedding",
     "positions": "def sinusoidal",
-    "patches": "images.view",
+    "patches": ("images.view", "F.unfold"),
     "windows": "self.windows",
     "largest": "F.max_pool2d",
     "query": "self.qkv",

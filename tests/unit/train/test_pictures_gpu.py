@@ -36,10 +36,16 @@ def noise(monkeypatch):
     monkeypatch.setattr(pictures, "open_set", opened)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_training_step_never_waits_for_the_device(name, noise, tmp_path):
+MORE = {"painting": 5.0, "confusion": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [*((name, {}) for name in NAMES), ("vit-cifar10", MORE), ("cct-cifar10", MORE)]
+)
+def test_a_training_step_never_waits_for_the_device(name, more, noise, tmp_path):
     run = RECIPES[name].make()
-    run = replace(run, settings=replace(run.settings, epochs=None, steps=400))
+    spec, settings = replace(run.spec, **more), replace(run.settings, epochs=None, steps=400)
+    run = replace(run, spec=spec, settings=settings)
     trainer = Trainer(run, tmp_path, Ranks(0, 1, torch.device("cuda")), Watch(), run.spec.open())
     for at in (0, 300, 390):  # a step of each phase; the first of them compiles
         trainer.step = at

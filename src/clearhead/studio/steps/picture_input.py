@@ -1,6 +1,7 @@
 """From a picture to rows: patches or a convolution, [CLS] in front, places, their sum."""
 
 from ...layers import ConvolutionInput, PatchInput, PictureInput
+from ...layers import picture_input as layer
 from ..schema import Matrix, Node, Step
 from .convolution import convolved
 from .making import Maker, Part, plus_bias, shape_of
@@ -68,7 +69,7 @@ def _patches(make: Maker, image: Matrix) -> list[Step]:
         operation="pixels",
         operands=[image],
         result=image,
-        code=code(PatchInput.patches, "images.view"),
+        code=code(layer.cut, "images.view") if c.step == c.patch else code(PatchInput.patches, "F.unfold"),
     )
     flat = _flattened(make, image)
     return [cut, flat, _projected(make, flat.result)]

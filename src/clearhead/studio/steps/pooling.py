@@ -32,7 +32,7 @@ def _taken(make: Maker, x: Matrix) -> Step:
         operands=[x],
         function="first" if first else "mean",
         result=_result(make),
-        code=tapped(ViT.hidden, "pooled"),
+        code=tapped(ViT, "pooled"),
     )
 
 
@@ -51,7 +51,7 @@ def _weighed(make: Maker, x: Matrix) -> list[Step]:
         operation="product",
         operands=[shares.result, x],
         result=_result(make),
-        code=tapped(ViT.hidden, "pooled"),
+        code=tapped(ViT, "pooled"),
     )
     return [_scores(make, x), shares, pooled]
 

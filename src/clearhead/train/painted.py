@@ -1,0 +1,68 @@
+"""Patches that a ViT is not shown, painted from those that it is: a second thing to learn from every picture.
+
+Masked autoencoders (He et al. 2022) learn this before they learn classes; done at once with them it helps where
+pictures are few (Das et al. 2024). It goes along with patches that are left out in training (`kept_tokens`): two thirds
+up the stack a small decoder reads the rows that are there, and a row of its own in all other places, and says which
+pixels belong there, on the scale of each patch's own mean and deviation. It is a part of the model only while that
+learns: what is saved is a plain ViT.
+"""
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ..layers import FeedForward, Heads, LayerNorm, LearnedPositions, Linear, Pass, PreNormBlock, SelfAttention
+from ..layers.picture_input import cut
+from ..models.vit import ViTConfig
+from ..ops import init
+from .companions import Companion
+
+WIDTH, HEADS = 128, 4  # of the decoder's one block
+UP = 2 / 3  # of a model's blocks stand before it
+SPREAD = 0.3  # of its places
+EVEN = 1e-2  # added to a patch's variance: one that is all the same has none
+
+
+class Painter(Companion):
+    name = "painter"
+    compiled_whole = True
+
+    def __init__(self, config: ViTConfig, random: Generator | None = None) -> None:
+        super().__init__()
+        self.layer, self.patches = max(1, round(UP * config.layers)), config.patches
+        self.patch: tuple[int, int] = config.patch  # pyright: ignore[reportAttributeAccessIssue]
+        self.read = Linear(config.width, WIDTH)
+        self.hole, self.places = nn.Parameter(torch.empty(WIDTH)), LearnedPositions(config.patches, WIDTH)
+        attention = SelfAttention(WIDTH, Heads.of(WIDTH, HEADS))
+        feed_forward = FeedForward(WIDTH, 4 * WIDTH, "gelu-tanh")
+        self.block = PreNormBlock(attention, feed_forward, lambda: LayerNorm(WIDTH))
+        self.norm = LayerNorm(WIDTH)
+        self.paint = Linear(WIDTH, config.channels * math.prod(self.patch))
+        self._initialise(random)
+
+    def _initialise(self, random: Generator | None) -> None:
+        for name, weight in self.named_parameters():
+            if name.startswith("places"):
+                init.normal(weight, SPREAD, random)
+            elif weight.ndim > 1:
+                init.normal(weight, math.sqrt(1 / weight.shape[1]), random)
+            else:
+                init.constant(weight, 1.0 if "norm" in name and name.endswith("weight") else 0.0)
+
+    def forward(self, rows: Tensor, at: Tensor) -> Tensor:
+        """rows (B,K,width) of the patches that `at` (B,K) names -> (B,patches,pixels of a patch)."""
+        read = self.read(rows)
+        holes = self.hole.to(read.dtype).expand(len(rows), self.patches, -1)
+        x = holes.scatter(1, at.unsqueeze(2).expand(-1, -1, WIDTH), read)
+        x = x + self.places(self.patches).to(x.dtype)
+        return self.paint(self.norm(self.block(x, Pass(), 0)))
+
+
+def unlike(painted: Tensor, images: Tensor, at: Tensor, patch: tuple[int, int]) -> Tensor:
+    """How far off the painted patches are that were left out, (B,): the mean square on each patch's own scale."""
+    true = cut(images, patch).float()
+    variance, mean = torch.var_mean(true, -1, keepdim=True)
+    squares = (painted.float() - (true - mean) * torch.rsqrt(variance + EVEN)).square().mean(-1)
+    left_out = torch.ones_like(squares).scatter(1, at, 0.0)
+    return (squares * left_out).sum(1) / left_out.sum(1).clamp(min=1.0)

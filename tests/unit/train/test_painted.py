@@ -1,0 +1,148 @@
+"""Patches that were left out are painted from the others: what is seen, what counts, and a plain ViT at the end."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import clearhead
+from clearhead.convert import open_weights
+from clearhead.errors import ClearheadError
+from clearhead.layers.picture_input import cut
+from clearhead.layers.stack import set_row_skipping
+from clearhead.models.vit import ViT
+from clearhead.recipes.start import named_run
+from clearhead.train.companions import accompany, companion
+from clearhead.train.loop import Watch, train
+from clearhead.train.painted import EVEN, Painter, unlike
+from clearhead.train.pictures import PictureBatch, PictureSpec
+from tests.support import equal
+
+SIZES = {"image": 8, "patch": 2, "width": 32, "layers": 3, "heads": 2, "num_classes": 5, "pooling": "mean"}
+
+
+def vit(**changes) -> ViT:
+    model = clearhead.create("vit-ti16", device="cpu", seed=0, **SIZES | changes).train()
+    assert isinstance(model, ViT)
+    return model
+
+
+def painting(model: ViT, images: Tensor, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """What the head reads, what is painted, and which patches were seen."""
+    painter = companion(model, Painter)
+    assert painter is not None
+    torch.manual_seed(seed)
+    hidden, rows, at = model.halfway(images, painter.layer)
+    return hidden, painter(rows, at), at
+
+
+def test_patches_are_those_that_unfold_cuts():
+    images = torch.randn(2, 3, 8, 12)
+    assert torch.equal(cut(images, (2, 4)), F.unfold(images, (2, 4), stride=(2, 4)).transpose(1, 2))
+
+
+@pytest.mark.parametrize("changes", [{}, {"pooling": "cls"}, {"rotary_base": 100.0}, {"final_norm": "pooled"}])
+def test_what_the_head_reads_is_the_same_as_without_looking_at_rows_on_the_way(changes):
+    model, images = vit(**changes), torch.randn(4, 3, 8, 8)
+    model.keep_tokens(10)
+    accompany(model, Painter(model.config))
+    hidden, painted, at = painting(model, images)
+    torch.manual_seed(0)
+    assert equal(hidden, model.hidden(images))
+    assert painted.shape == (4, 16, 12) and at.shape == (4, 10)
+
+
+def test_rows_on_the_way_are_those_of_their_own_pictures_when_blocks_are_skipped():
+    """The painting of a picture depends on that picture, wherever skipping moves its rows."""
+    model, images = vit(), torch.randn(6, 3, 8, 8)
+    model.keep_tokens(10)
+    set_row_skipping(model, 0.3)
+    accompany(model, Painter(model.config))
+    other = images.clone()
+    other[2] += 1
+    _, first, _ = painting(model, images)
+    _, second, _ = painting(model, other)
+    changed = (first - second).abs().amax((1, 2)) > 1e-4
+    assert changed.tolist() == [False, False, True, False, False, False]
+
+
+def test_nothing_is_seen_of_what_was_left_out():
+    model, images = vit(), torch.randn(3, 3, 8, 8)
+    model.keep_tokens(9)
+    accompany(model, Painter(model.config))
+    hidden, painted, at = painting(model, images)
+    left_out = torch.ones(3, 16, dtype=torch.bool).scatter(1, at, False)
+    shown = left_out.view(3, 1, 4, 4).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    again, repainted, _ = painting(model, torch.where(shown, torch.randn(()) * 5, images))
+    assert torch.equal(hidden, again) and torch.equal(painted, repainted)
+
+
+def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
+    images, at = torch.randn(2, 3, 8, 8) * 3 + 1, torch.tensor([[0, 5, 7], [15, 2, 4]])
+    true = cut(images, (2, 2))
+    scaled = (true - true.mean(-1, keepdim=True)) / (true.var(-1, keepdim=True) + EVEN).sqrt()
+    painted = scaled.scatter(1, at[:, :, None].expand(-1, -1, 12), 99.0)
+    assert unlike(painted, images, at, (2, 2)).abs().max() < 1e-9
+    assert equal(unlike(painted + 0.5, images, at, (2, 2)), torch.full((2,), 0.25))
+    everything = torch.arange(16).expand(2, -1)
+    assert torch.equal(unlike(painted, images, everything, (2, 2)), torch.zeros(2))
+
+
+def spec(**changes) -> PictureSpec:
+    fields = {"width": 32, "layers": 3, "heads": 2, "pooling": "mean"}
+    usual = {"model": "vit-ti16", "data": "digits", "fields": fields, "kept_tokens": 12, "painting": 2.0}
+    return PictureSpec(**usual | changes)
+
+
+def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_else():
+    task = spec(kept_tokens=(12, 0.5, 16)).open()
+    model = task.model(0).train()
+    assert isinstance(model, ViT)
+    batch = PictureBatch(torch.randn(4, 1, 8, 8), torch.tensor([1, 2, 3, 4]))
+    task.enter(model, 0.0)
+    torch.manual_seed(3)
+    losses = task.losses(model, batch)
+    _, painted, at = painting(model, batch.pixels, seed=3)
+    torch.manual_seed(3)
+    classes = F.cross_entropy(model.head(model.hidden(batch.pixels)), batch.targets, reduction="sum")
+    assert equal(losses["unlike"], unlike(painted, batch.pixels, at, (2, 2)).sum())
+    assert equal(losses["loss"], classes + 2.0 * losses["unlike"])
+    task.enter(model, 0.5)
+    assert sorted(task.losses(model, batch)) == ["accuracy", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"kept_tokens": None}, "painting is for patches that are left out: set kept_tokens"),
+        ({"kept_tokens": 16}, "painting is for patches that are left out: set kept_tokens"),
+        ({"fields": {"patch": 4, "stride": 2}, "kept_tokens": 8}, "painting is for patches that don't overlap"),
+        ({"painting": -1.0}, "painting"),
+    ],
+)
+def test_what_can_not_be_painted_is_told(changes, told):
+    with pytest.raises(ClearheadError, match=told):
+        spec(**changes).open()
+
+
+def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path):
+    words = ["device=cpu", "steps=30", "epochs=none", "painting=2", "kept_tokens=12", "fields.layers=3", "log_every=1"]
+    words += ["fields.width=32", "fields.heads=2", "validate_every=15", "fields.pooling=mean", "warmup=5"]
+    run, off = named_run("vit-digits", [], words), []
+    train(run, tmp_path / "whole", Watch(updated=lambda step, steps, figures: off.append(figures["unlike"])))
+    assert sum(off[-5:]) < 0.8 * sum(off[:5])
+
+    class Cut(Exception):
+        pass
+
+    def stop(step: int, *_: object) -> None:
+        if step == 20:
+            raise Cut
+
+    with pytest.raises(Cut):
+        train(run, tmp_path / "halves", Watch(updated=stop))
+    train(run, tmp_path / "halves")
+    whole, halves = (open_weights(tmp_path / name / "model.safetensors") for name in ("whole", "halves"))
+    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+    assert not [name for name in whole if "paint" in name]
+    assert clearhead.load(tmp_path / "whole", device="cpu").config.layers == 3
