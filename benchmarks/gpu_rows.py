@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import clearhead
 from clearhead.models import Model
-from clearhead.train.token_loss import token_loss
+from clearhead.train.token_loss import set_float8, token_loss
 
 from . import peers
 
@@ -142,6 +142,17 @@ def our_vit(scale: Scale, **changes: Any) -> nn.Module:
 
 def our_gpt(scale: Scale) -> nn.Module:
     return clearhead.create("gpt2", device=scale.device, seed=0, **scale.gpt, **NO_DROPOUT)
+
+
+def our_gpt_in_8_bits(scale: Scale) -> nn.Module:
+    """Ours with the vocabulary's product in 8 bits on the way forward: other arithmetic, hence a line of its own.
+
+    Where there is no GPU, which is in tests alone, it is the plain one.
+    """
+    model = our_gpt(scale)
+    if scale.on_gpu:
+        set_float8(model, torch.device(scale.device))
+    return model
 
 
 def our_transformer(scale: Scale) -> nn.Module:
@@ -298,6 +309,7 @@ ROWS = {
         [
             Entry("nanoGPT's shape", nano_gpt, own_loss, compiles="model"),
             Entry("clearhead", our_gpt, text_loss, ours=True),
+            Entry("clearhead, head in fp8", our_gpt_in_8_bits, text_loss, ours=True),
             Entry("transformers, eager", transformers_gpt, transformers_loss, compiles="nothing"),
         ],
     ),

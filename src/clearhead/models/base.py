@@ -139,6 +139,7 @@ class Model(nn.Module):
     takes: ClassVar[tuple[str, ...]] = ("text",)  # what a person gives it: a text, an image, or a source and a target
     config: Any
     origin: Origin = Origin("a model built by hand")
+    float8: bool = False  # while it learns, its last product is in 8 bits: set by train/token_loss.py
 
     def hidden(self, *inputs: Any, **options: Any) -> Any:
         raise NotImplementedError

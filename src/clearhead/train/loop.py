@@ -32,6 +32,7 @@ from .saved import Saved, States
 from .schedule import Schedule
 from .sharpness import uphill
 from .task import Phased, Task, evaluating
+from .token_loss import set_float8
 from .work import Copies, Spread, Work
 
 __all__ = ["Outcome", "Run", "Watch", "train"]
@@ -108,6 +109,10 @@ class Trainer:
             freeze(model, self.settings.freeze)
         if self.settings.recompute:
             set_checkpointing(model, True)
+        if self.settings.precision == "fp8":
+            if getattr(self.run.spec, "consistency", 0.0):
+                raise ClearheadError("precision=fp8 and consistency don't go together: the latter compares all scores")
+            set_float8(model, self.here.device)
         return model.train()
 
     def _spread(self) -> Spread:

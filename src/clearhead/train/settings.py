@@ -11,7 +11,7 @@ from .phases import Course, check_rates, values_of
 from .schedule import SCHEDULES
 from .task import Batching
 
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "fp8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class Settings(Config):
     freeze          globs of weights that do not move
     lora            linear layers learn a change of low rank, all else is frozen but what `unfreeze` names (a new head);
                     the change is merged into the weights that are saved
-    precision       bf16: autocast, the weights stay fp32
+    precision       bf16: autocast, the weights stay fp32; fp8: so too, but a head over many words multiplies in 8 bits
+                    on the way forward, on GPUs that can
     compile         None: on a GPU; "blocks": each block by itself, once for all of them and for every shape, which
                     takes a fraction of the time; what stands around them is not compiled
     graph           on one GPU: an update is recorded as a CUDA graph, so that small models don't wait for Python; for

@@ -26,7 +26,7 @@ def batch_operations(task: Task, batch: Any, seed: int = 0) -> int:
 
 def peak(device: torch.device, precision: str) -> float:
     """Operations a second that this device reaches on one large product in this precision: measured, best of a few."""
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    kind = torch.float32 if precision == "fp32" else torch.bfloat16
     side = SIDE.get(device.type, 1024)
     left, right = (torch.ones(side, side, device=device, dtype=kind) for _ in range(2))
     best = 0.0

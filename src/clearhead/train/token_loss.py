@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import ClearheadError
 from ..layers.embeddings import SharedTokens, TokenEmbedding, VocabularyHead
 from ..models.base import Model
 from ..models.bert import BERT
 from ..models.gpt import GPT
 from ..models.t5 import T5
 from ..models.transformer import Transformer
+from ..ops.float8 import can_multiply
 from ..ops.kernels import has_kernel
 from ..trace import recording
 from .spelling import SpeltTokens
@@ -32,7 +34,8 @@ def token_loss(
     smoothing  this share of the probability that is aimed at is spread evenly over the whole vocabulary
     """
     if in_one_step(model, hidden) and (product := last_product(model, hidden)) is not None:
-        return vocabulary_loss(*product, targets.flatten(), None if weights is None else weights.flatten(), smoothing)
+        counts = None if weights is None else weights.flatten()
+        return vocabulary_loss(*product, targets.flatten(), counts, smoothing, model.float8)
     logits = word_logits(model, hidden, uncut=not recording()).float().flatten(0, -2)
     if smoothing:
         losses = smoothed(logits, targets.flatten(), smoothing, vocabulary_of(model))
@@ -60,6 +63,17 @@ def in_one_step(model: Model, hidden: Tensor) -> bool:
         return False
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
     return dtype in (torch.bfloat16, torch.float32) and has_kernel("token_losses")
+
+
+def set_float8(model: Model, device: torch.device) -> None:
+    """The head's product is in 8 bits while the model learns; where it can't be, that is an error."""
+    if not isinstance(model, GPT | T5 | Transformer) or vocabulary_of(model) < MANY:
+        raise ClearheadError(f"precision=fp8 is for heads over at least {MANY:,} words: take bf16")
+    if device.type != "cuda" or not can_multiply(device) or not has_kernel("token_losses"):
+        raise ClearheadError(f"precision=fp8 needs a GPU with products in 8 bits, and Triton: take bf16 on {device}")
+    if model.config.width % 16:
+        raise ClearheadError(f"precision=fp8 needs a width that is a multiple of 16, not {model.config.width}")
+    model.float8 = True
 
 
 def last_product(model: Model, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:

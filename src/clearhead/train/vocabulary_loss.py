@@ -4,6 +4,8 @@ The logits are by far the largest tensor of a GPT-2 step, 3.3 of 14 GB. Apart, t
 reads them again and writes as many slopes. Here one kernel (ops/token_losses.py) does all of that at once, on the way
 forward: what is kept for the way back are the slopes. How much the loss itself counts is one number, known only
 then, and multiplied onto the small products. A compiler sees one operator that changes none of its inputs.
+
+The product on the way forward may be in 8 bits (ops/float8.py); those on the way back are not.
 """
 
 from typing import Any
@@ -13,17 +15,24 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..layers import embeddings
+from ..ops.float8 import float8_linear
 
 
 def vocabulary_loss(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor | None, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    weights: Tensor | None,
+    smoothing: float,
+    float8: bool = False,
 ) -> Tensor:
     """hidden (N,width), weight (vocab,width), bias (vocab,), targets and weights (N,) -> the sum of losses, in fp32.
 
     `has_kernel("token_losses")` must be true.
     """
-    rows = len(weight) + embeddings.missing_rows(weight)
-    return _product_and_loss(embeddings.to_working_type(hidden), weight, bias, targets, weights, smoothing, rows)[0]
+    rows, hidden = len(weight) + embeddings.missing_rows(weight), embeddings.to_working_type(hidden)
+    return _product_and_loss(hidden, weight, bias, targets, weights, smoothing, rows, float8)[0]
 
 
 @torch.library.custom_op("clearhead::vocabulary_loss", mutates_args=())
@@ -35,6 +44,7 @@ def _product_and_loss(
     weights: Tensor | None,
     smoothing: float,
     rows: int,
+    float8: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of losses; the slopes of the logits (N,rows); the table that they were made with (rows,width).
 
@@ -42,8 +52,8 @@ def _product_and_loss(
     """
     from ..ops.token_losses import losses_and_slopes  # not everybody has Triton
 
-    table = _padded(weight, rows, hidden.dtype)
-    logits = F.linear(hidden, table, None if bias is None else _padded(bias, rows, hidden.dtype))
+    table, product = _padded(weight, rows, hidden.dtype), float8_linear if float8 else F.linear
+    logits = product(hidden, table, None if bias is None else _padded(bias, rows, hidden.dtype))
     losses = losses_and_slopes(logits, targets, weights, smoothing, len(weight))
     return losses.sum(), logits, table
 
@@ -57,7 +67,8 @@ def _padded(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
 
 
 @_product_and_loss.register_fake
-def _(hidden: Tensor, weight: Tensor, bias: Any, targets: Tensor, weights: Any, smoothing: float, rows: int) -> Any:
+def _(hidden: Tensor, weight: Tensor, bias: Any, targets: Tensor, weights: Any, smoothing: float, *how: int) -> Any:
+    rows, _ = how
     slopes, table = hidden.new_empty(hidden.shape[0], rows), hidden.new_empty(rows, hidden.shape[1])
     return hidden.new_empty((), dtype=torch.float32), slopes, table
 

@@ -26,7 +26,7 @@ class Work(nn.Module):
 
     def forward(self, batch: Any) -> Mapping[str, Tensor]:
         kind = self.model.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.precision == "bf16" else nullcontext():
+        with torch.autocast(kind, torch.bfloat16) if self.precision != "fp32" else nullcontext():
             return self.task.losses(self.model, batch)
 
     def evaluate(self, part: str, device: torch.device, progress: Progress) -> dict[str, float]:

@@ -57,7 +57,7 @@ def test_the_table_comes_last_and_a_file_has_the_figures(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith("row: contestant") and "gpt-train: nanoGPT's shape" in shown
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert [result["row"] for result in figures["results"]] == ["gpt-train"] * 3
+    assert [result["row"] for result in figures["results"]] == ["gpt-train"] * 4
 
 
 def test_a_contestant_that_fails_is_named_and_the_others_go_on(monkeypatch, capsys):

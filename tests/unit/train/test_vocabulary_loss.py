@@ -6,11 +6,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clearhead
+from clearhead.errors import ClearheadError
 from clearhead.layers import quantise
 from clearhead.models import Model
+from clearhead.recipes.start import named_run
 from clearhead.train import token_loss as losses
+from clearhead.train.loop import train
 from clearhead.train.lora import LoRA, add_lora
-from clearhead.train.token_loss import in_one_step, last_product, token_loss, word_logits
+from clearhead.train.token_loss import in_one_step, last_product, set_float8, token_loss, word_logits
 from tests.support import equal
 
 SMALL = {"vocab": 75, "width": 16, "layers": 1, "heads": 2, "ff": 32}
@@ -66,6 +69,49 @@ def test_the_step_gets_the_product_and_all_that_the_loss_was_told(monkeypatch, w
         rows, weight, bias, *rest = calls[0]
         assert rows.shape == (15, 16) and weight is model.source.tokens.weight and bias is model.output_bias
         assert torch.equal(rest[0], targets.flatten()) and torch.equal(rest[1], weights.flatten()) and rest[2] == 0.1
+
+
+def test_a_product_in_8_bits_is_asked_for_by_the_model(monkeypatch):
+    model, told = made("gpt2"), list[tuple]()
+    monkeypatch.setattr(losses, "in_one_step", lambda *_: True)
+    monkeypatch.setattr(losses, "vocabulary_loss", lambda *given: told.append(given) or torch.tensor(7.0))
+    monkeypatch.setattr(losses, "MANY", 75)
+    monkeypatch.setattr(losses, "has_kernel", lambda _: True)
+    monkeypatch.setattr(losses, "can_multiply", lambda _: True)
+    token_loss(model, *given())
+    set_float8(model, torch.device("cuda"))
+    token_loss(model, *given())
+    assert [rest[-1] for rest in told] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "many", "told"),
+    [
+        ({}, "cuda", 4096, "precision=fp8 is for heads over at least 4,096 words: take bf16"),
+        ({}, "cpu", 75, "precision=fp8 needs a GPU with products in 8 bits, and Triton: take bf16 on cpu"),
+        ({"width": 24}, "cuda", 75, "precision=fp8 needs a width that is a multiple of 16, not 24"),
+    ],
+)
+def test_what_can_not_be_in_8_bits_is_told(monkeypatch, changes, device, many, told):
+    monkeypatch.setattr(losses, "MANY", many)
+    monkeypatch.setattr(losses, "has_kernel", lambda _: True)
+    monkeypatch.setattr(losses, "can_multiply", lambda _: True)
+    model = clearhead.create("gpt2", device="cpu", seed=0, **PLAIN["gpt2"] | changes)
+    with pytest.raises(ClearheadError, match=told):
+        set_float8(model, torch.device(device))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("gpt-letters precision=fp8", "precision=fp8 is for heads over at least 4,096 words"),
+        ("vit-digits precision=fp8", "precision=fp8 is for heads over at least 4,096 words"),
+    ],
+)
+def test_a_run_that_can_not_be_in_8_bits_does_not_begin(tmp_path, words, told):
+    name, *keys = words.split()
+    with pytest.raises(ClearheadError, match=told):
+        train(named_run(name, [], [*keys, "device=cpu"]), tmp_path / "run")
 
 
 class OnGPU:
