@@ -13,6 +13,7 @@ is saved but in a folder that is thrown away.
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -25,14 +26,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from clearhead.errors import ClearheadError
-from clearhead.recipes.start import named_run
 from clearhead.train.job import Watch
 from clearhead.train.loop import Trainer
 from clearhead.train.ranks import Ranks
 
 from . import table
+from .stages import one_stage
 
-WARM = 150  # updates before the first measurement: every shape of batch is recorded by then
+WARM = 150  # updates before the first measurement, at least
+PATIENCE = 12  # times that many, at most, until every shape of batch is recorded
 HEADER = ["recipe", "at", "ms an update", "host", "at hand", "fed", "kernels' ms", "kernels", "busy"]
 
 
@@ -69,7 +71,7 @@ def by_name(spans: Iterable[tuple[str, float, float]], updates: int) -> list[tup
 
 
 def measure(name: str, changes: Sequence[str], places: Sequence[float], updates: int) -> list[Result]:
-    run, device = named_run(name, [], list(changes)), torch.device("cuda")
+    run, device = one_stage(name, [], list(changes)), torch.device("cuda")
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(run, Path(folder), Ranks(0, 1, device), Watch(), run.spec.open())
         return [_measured(trainer, name, place, updates) for place in places]
@@ -77,7 +79,7 @@ def measure(name: str, changes: Sequence[str], places: Sequence[float], updates:
 
 def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result:
     trainer.step = int(place * trainer.steps)
-    seconds_of(trainer.update, WARM)
+    warm_up(trainer)
     first = trainer.step  # it goes on from there: whoever goes back finds nothing made ahead
     asked, seconds = asked_and_done(trainer.update, updates)
     trainer.step = first
@@ -90,6 +92,16 @@ def _measured(trainer: Trainer, name: str, place: float, updates: int) -> Result
     ms, count = 1e3 / updates, len(events) / updates
     fed, busy, longest = at_hand / seconds, kernels / seconds, by_name(spans, updates)
     return Result(name, place, seconds * ms, asked * ms, at_hand * ms, fed, kernels * ms, count, busy, longest)
+
+
+def warm_up(trainer: Trainer) -> None:
+    """Updates until one epoch of them has recorded nothing new: a shape of batch that is rare is recorded late."""
+    per_epoch = math.ceil(trainer.task.batches_per_epoch(trainer.settings.batching) / trainer.settings.accumulate)
+    for _ in range(PATIENCE):
+        before = None if trainer.recorded is None else trainer.recorded.seconds
+        seconds_of(trainer.update, max(WARM, per_epoch))
+        if trainer.recorded is None or trainer.recorded.seconds == before:
+            return
 
 
 def _at_hand(trainer: Trainer, updates: int) -> float:

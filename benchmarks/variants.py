@@ -23,7 +23,6 @@ from typing import Any
 
 from clearhead.errors import ClearheadError
 from clearhead.models.registry import as_device
-from clearhead.recipes.start import named_run
 from clearhead.train.job import Run, Watch
 from clearhead.train.loop import Trainer, train
 from clearhead.train.ranks import Ranks
@@ -31,6 +30,7 @@ from clearhead.train.ranks import Ranks
 from . import table
 from .busy import seconds_of
 from .gpu import forget, say
+from .stages import one_stage
 
 PLACES = 100  # of a run that are looked at for changes on the way
 WARM, TIMED = 10, 40  # updates: those of the first compile and record
@@ -61,7 +61,7 @@ def judged(name: str, words: Sequence[str], variant: str, seconds: float | None)
     """`words`: data, where `name` is no recipe, and changes."""
     data = [word for word in words if "=" not in word]
     changes = [word for word in words if "=" in word]
-    run = named_run(name, data, [*changes, *variant.split()])
+    run = one_stage(name, data, [*changes, *variant.split()])
     task: Any = run.spec.open()
     if "valid" not in task.parts:
         raise ClearheadError(f"{name} holds nothing out: say held_out=0.1, say")

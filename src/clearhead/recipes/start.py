@@ -13,6 +13,7 @@ from ..models import names
 from ..train.loop import Outcome, Run, Watch
 from ..train.loop import train as train_run
 from ..train.records import NAME, read_run, with_keys, write_run
+from ..train.task import Task
 from . import RECIPES, recipe
 from .own import own_run
 
@@ -51,6 +52,8 @@ def changed(run: Run, keys: Sequence[str]) -> Run:
         if before:
             raise ClearheadError(f"{run.name} has no first stage: '{FIRST}.{before[0]}' changes nothing")
         return with_keys(run, own)
+    if model := next((key for key in own if key.startswith("model=")), None):
+        raise ClearheadError(f"{run.name} goes on with its first stage's model: say {FIRST}.{model}")
     shared = [key for key in own if key.startswith(("seed=", "folder="))]
     return replace(with_keys(run, own), first=with_keys(run.first, [*shared, *before]))
 
@@ -87,13 +90,23 @@ def train(
     keys = [f"{name.replace('__', '.')}={_written(value)}" for name, value in changes.items()]
     run = changed(what, keys) if isinstance(what, Run) else named_run(what, data, keys, folder, quick)
     place = Path(out) if out is not None else Path("runs") / run.name
-    if run.first is None:
-        task = run.spec.open()  # bad data leaves no folder behind
-        claim(run, place)
-        return train_run(run, place, watch, task)
+    return _trained(run, place, watch, _earliest(run).spec.open())  # bad data leaves no folder behind
+
+
+def _trained(run: Run, place: Path, watch: Watch | None, task: Task) -> Outcome:
+    """A run's stages, one behind the other; `task` is that of the earliest."""
     claim(run, place)
-    before = train(run.first, out=place / FIRST, watch=watch)
-    return before if before.interrupted else train(run.behind(place / FIRST), out=place, watch=watch)
+    if run.first is None:
+        return train_run(run, place, watch, task)
+    before = _trained(run.first, place / FIRST, watch, task)
+    if before.interrupted:
+        return before
+    last = run.behind(place / FIRST)
+    return _trained(last, place, watch, last.spec.open())
+
+
+def _earliest(run: Run) -> Run:
+    return run if run.first is None else _earliest(run.first)
 
 
 def _written(value: Any) -> str:

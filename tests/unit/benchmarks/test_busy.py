@@ -1,5 +1,7 @@
 """What `benchmarks.busy` counts, and what it says where there is nothing to count."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -29,6 +31,23 @@ def test_batches_at_hand_are_each_made_once_and_the_trainer_stands_where_it_stoo
     assert busy._at_hand(trainer, 2) > 0
     assert made == [3, 4] and trainer.step == 3
     assert trainer._batch(7).targets.equal(make(7).targets)
+
+
+def test_it_warms_up_until_an_epoch_has_recorded_nothing_new():
+    """A shape that comes once in an epoch of 200 is recorded when it comes for the fourth time."""
+    recorded, made = SimpleNamespace(seconds=0.0), []
+
+    def update() -> None:
+        made.append(len(made))
+        recorded.seconds += 0.1 * (made[-1] in (0, 1, 50, 250, 450, 650))
+
+    task = SimpleNamespace(batches_per_epoch=lambda batching: 199.5)
+    settings = SimpleNamespace(batching=None, accumulate=1)
+    busy.warm_up(SimpleNamespace(recorded=recorded, update=update, task=task, settings=settings))  # pyright: ignore
+    assert len(made) == 1000
+    plain = SimpleNamespace(recorded=None, update=update, task=task, settings=settings)
+    busy.warm_up(plain)  # pyright: ignore
+    assert len(made) == 1200
 
 
 def test_asking_ends_before_all_is_done():

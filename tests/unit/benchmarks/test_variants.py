@@ -35,7 +35,7 @@ def test_a_checkpoint_goes_on_with_its_pictures_in_a_larger_size(tmp_path):
 def test_a_recipe_that_holds_nothing_out_is_refused(monkeypatch):
     task = SimpleNamespace(parts=("test",))
     run = SimpleNamespace(spec=SimpleNamespace(open=lambda: task))
-    monkeypatch.setattr(variants, "named_run", lambda *words: run)
+    monkeypatch.setattr(variants, "one_stage", lambda *words: run)
     with pytest.raises(ClearheadError, match="vit-cifar10 holds nothing out"):
         judged("vit-cifar10", [], "", None)
 
@@ -76,3 +76,8 @@ def test_one_that_fails_does_not_stop_the_others(monkeypatch, capsys):
     assert main([*words, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [one.get("reason") for one in found] == [None, "there is no setting 'a'", None, None]
+
+
+def test_a_run_with_a_first_stage_is_not_measured_without_it():
+    with pytest.raises(ClearheadError, match="t5-dates has a first stage: take a recipe without one, and model=FOLDER"):
+        judged("t5-dates", [], "", None)
