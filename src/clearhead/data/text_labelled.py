@@ -6,7 +6,7 @@ notes. GLUE keeps the labels of its test parts to itself: where there are none, 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from ..errors import ClearheadError, near
 from ..files import parse_object
 from . import pairs
 from .kinds import Dataset, Labelled, Question, Questions
+from .sentences import by_sentence
 from .text_files import Folder, find, left_out, locate, lot, parse_rows, read_bytes, read_lines, require
 
+SENTENCES = 0.3  # of SST-2, to choose by
 UNLABELLED = "no test part: GLUE publishes it without labels"
 WORD_LISTS = (
     *("WS-353-ALL", "WS-353-SIM", "WS-353-REL", "SIMLEX-999", "SimVerb-3500", "MEN-TR-3k", "RW-STANFORD"),
@@ -59,16 +61,31 @@ class Columns:
         return part, left_out(file, bad, len(rows))
 
 
-def sst2(folder: Folder = None) -> Dataset[Labelled]:
+def sst2(folder: Folder = None, split: str = "official") -> Dataset[Labelled]:
     """67,349 phrases of film reviews to train on, 872 sentences to choose by, 1,821 to test where they have labels.
 
-    GLUE's own test.tsv has no labels; `test-labeled.tsv` has them from the original treebank.
+    GLUE's own test.tsv has no labels; `test-labeled.tsv` has them from the original treebank. To choose by unseen
+    sentences there is `split="sentences"`: 30% of those of the training part are "valid", without their phrases in
+    "train", and the 872 are "test".
     """
+    splits = ("official", "sentences")
+    require(split in splits, f"sst2 can't be split by {split!r}: take {' or '.join(splits)}{near(split, splits)}")
     columns = Columns({"0": 0, "1": 1}, text=0, label=1, count=2, heading="sentence\tlabel")
     files = {"train": find("sst2", ["train.tsv"], folder), "valid": find("sst2", ["dev.tsv"], folder)}
     if test := locate("sst2", ["test-labeled.tsv"], folder):
         files["test"] = test
-    return _glue("sst2", files, columns, ("negative", "positive"), () if test else (UNLABELLED,))
+    read = _glue("sst2", files, columns, ("negative", "positive"), () if test else (UNLABELLED,))
+    return read if split == "official" else _by_sentence(read)
+
+
+def _by_sentence(read: Dataset[Labelled]) -> Dataset[Labelled]:
+    """For pilots: unseen sentences to choose by, and what people report of GLUE as "test"."""
+    train, valid = by_sentence(read.parts["train"], SENTENCES)
+    left = len(read.parts["train"]) - len(train) - len(valid)
+    told = f"{len(valid):,} sentences of train are valid, {left:,} phrases of them are left out; test is GLUE's dev"
+    parts = {"train": train, "valid": valid, "test": read.parts["valid"]}
+    official = {"official_test": read.parts["test"]} if "test" in read.parts else {}
+    return replace(read, parts=parts | official, notes=(*read.notes, told))
 
 
 def rte(folder: Folder = None) -> Dataset[Labelled]:

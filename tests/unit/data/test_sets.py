@@ -17,7 +17,20 @@ from clearhead.errors import ClearheadError
 from tests.minilm import data_set
 
 TEXT_SETS = {
-    *("multi30k", "tatoeba", "tinyshakespeare", "wikitext2", "sst2", "mrpc", "stsb", "rte", "cola", "squad", "flores"),
+    *(
+        "multi30k",
+        "tatoeba",
+        "tinyshakespeare",
+        "wikitext2",
+        "sst2",
+        "imdb",
+        "mrpc",
+        "stsb",
+        "rte",
+        "cola",
+        "squad",
+        "flores",
+    ),
     *("ntrex", "tico19", "gettext", "tinystories", "gutenberg", "wordsim"),
 }
 PICTURE_SETS = {"cifar10", "cifar100", "mnist", "pets", "flowers102", "imagenet"}
@@ -52,7 +65,7 @@ def test_listing_imports_no_reader():
     modules = sorted({f"clearhead.data.{facts['reader'].split(':')[0]}" for facts in text_files.all_facts().values()})
     code = f"import sys; from clearhead.data.sets import list_sets; list_sets(); print(sys.modules.keys() & {modules})"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
-    assert len(modules) == 8 and shown.stdout.strip() == "set()"
+    assert len(modules) == 9 and shown.stdout.strip() == "set()"
 
 
 def _environment() -> dict[str, str]:
