@@ -9,6 +9,7 @@ Rows that may attend to nothing give zeros, not NaN.
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -19,6 +20,7 @@ from .masks import band
 Path = Literal["fused", "reference"]
 PATHS: tuple[Path, ...] = ("fused", "reference")
 SHORT = 64  # keys up to which the memory-efficient kernel is the fastest on a GPU, measured
+FEW = 256  # keys up to which torch's way back on a CPU is slower in bf16 than in fp32, 7 times for a dozen, measured
 
 
 def attention(
@@ -90,6 +92,10 @@ def _fused(
     scale: float,
     dropout: float,
 ) -> Tensor:
+    if not dropout and _faster_in_fp32(query, key):  # with dropout torch takes no fused kernel
+        with torch.autocast("cpu", enabled=False):
+            wide = query.float(), key.float(), value.float()
+            return _fused(*wide, mask, bias, causal, window, scale, dropout).to(query.dtype)
     square = query.shape[-2] == key.shape[-2]
     plain = mask is None and bias is None and window is None
     grouped = query.shape[1] != key.shape[1]
@@ -110,6 +116,11 @@ def _fused(
     if allowed is None:
         return output
     return output.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+def _faster_in_fp32(query: Tensor, key: Tensor) -> bool:
+    learning = torch.is_grad_enabled() and query.requires_grad
+    return learning and query.device.type == "cpu" and query.dtype == torch.bfloat16 and key.shape[-2] <= FEW
 
 
 def _kernels(short: bool) -> AbstractContextManager[Any]:

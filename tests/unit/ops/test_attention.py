@@ -141,3 +141,20 @@ def test_attention_works_in_bfloat16(path):
     rough = CASES["bias and mask"].run([x.bfloat16() for x in inputs], path)
     assert rough.dtype == torch.bfloat16
     assert equal(rough, exact, tolerance=3e-2)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_on_a_cpu_bf16_that_learns_is_fp32_rounded_once(name, autocast):
+    case = CASES[name]
+    inputs = [tensor.detach().bfloat16().requires_grad_() for tensor in case.inputs()]
+    exact = [tensor.detach().float().requires_grad_() for tensor in inputs]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = case.run(inputs, "fused")
+    expected = case.run(exact, "fused")
+    assert found.dtype == torch.bfloat16 and torch.equal(found, expected.bfloat16())
+    slopes = torch.randn(expected.shape).bfloat16()
+    found.backward(slopes)
+    expected.backward(slopes.float())
+    for ours, theirs in zip(inputs, exact, strict=True):
+        assert ours.grad is not None and theirs.grad is not None and torch.equal(ours.grad, theirs.grad.bfloat16())
