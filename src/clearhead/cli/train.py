@@ -105,18 +105,19 @@ def _sorted_words(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _run(run: Any, out: Path | None, as_json: bool) -> None:
-    """Train and report, a first stage before. Of several processes the first one alone writes and speaks."""
-    from ..recipes.start import FIRST, claim
-    from ..train.loop import Watch, train
+    """Train and report, a first stage before."""
+    from ..recipes.start import stages
 
     place = out or Path("runs") / run.name
-    if run.first is not None:
-        claim(run, place)
-        _run(run.first, place / FIRST, as_json=False)
-        run = run.behind(place / FIRST)
+    for stage, at, task in stages(run, place):
+        _run_stage(stage, at, task, as_json and at == place)
+
+
+def _run_stage(run: Any, place: Path, task: Any, as_json: bool) -> None:
+    """Of several processes the first one alone writes and speaks."""
+    from ..train.loop import Watch, train
+
     first, console = os.environ.get("RANK", "0") == "0", Console(stderr=True)
-    task = run.spec.open()  # bad data leaves no folder behind
-    claim(run, place)
     if first:
         for note in task.notes:
             console.print(note, style="dim", highlight=False, markup=False)

@@ -2,7 +2,7 @@
 train its stages."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,23 +90,30 @@ def train(
     keys = [f"{name.replace('__', '.')}={_written(value)}" for name, value in changes.items()]
     run = changed(what, keys) if isinstance(what, Run) else named_run(what, data, keys, folder, quick)
     place = Path(out) if out is not None else Path("runs") / run.name
-    return _trained(run, place, watch, _earliest(run).spec.open())  # bad data leaves no folder behind
+    outcome: Outcome | None = None
+    for stage, at, task in stages(run, place):
+        outcome = train_run(stage, at, watch, task)
+        if outcome.interrupted:
+            break
+    assert outcome is not None  # every run has a stage
+    return outcome
 
 
-def _trained(run: Run, place: Path, watch: Watch | None, task: Task) -> Outcome:
-    """A run's stages, one behind the other; `task` is that of the earliest."""
-    claim(run, place)
-    if run.first is None:
-        return train_run(run, place, watch, task)
-    before = _trained(run.first, place / FIRST, watch, task)
-    if before.interrupted:
-        return before
-    last = run.behind(place / FIRST)
-    return _trained(last, place, watch, last.spec.open())
+def stages(run: Run, place: Path) -> Iterator[tuple[Run, Path, Task]]:
+    """What a run is made of, the first one first: each when the one before is trained, with its folder and its task.
 
-
-def _earliest(run: Run) -> Run:
-    return run if run.first is None else _earliest(run.first)
+    Where data are missing no folder is made.
+    """
+    chain = [(run, place)]
+    while (before := chain[-1][0].first) is not None:
+        chain.append((before, chain[-1][1] / FIRST))
+    task = chain[-1][0].spec.open()
+    for stage, at in chain:
+        claim(stage, at)
+    yield *chain.pop(), task
+    for stage, at in reversed(chain):
+        own = stage.behind(at / FIRST)
+        yield own, at, own.spec.open()
 
 
 def _written(value: Any) -> str:
