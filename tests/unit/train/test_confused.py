@@ -5,14 +5,13 @@ import torch
 import torch.nn.functional as F
 
 import clearhead
-from clearhead.convert import open_weights
 from clearhead.errors import ClearheadError
 from clearhead.recipes.start import named_run
 from clearhead.train.companions import companion
 from clearhead.train.confused import KEPT, Confused
-from clearhead.train.loop import Watch, train
 from clearhead.train.pictures import PictureBatch, PictureSpec
 from tests.support import equal
+from tests.unit.train.cut_off import weights_of_both
 
 CLASSES = 5
 
@@ -84,19 +83,6 @@ def test_a_run_goes_on_exactly_and_leaves_a_plain_vit(tmp_path):
     words = ["device=cpu", "steps=30", "epochs=none", "confusion=0.5", "fields.layers=2", "fields.width=32"]
     words += ["fields.heads=2", "validate_every=15", "warmup=5", "augmentation.mixup=0.5"]
     run = named_run("vit-digits", [], words)
-    train(run, tmp_path / "whole")
-
-    class Cut(Exception):
-        pass
-
-    def stop(step: int, *_: object) -> None:
-        if step == 20:
-            raise Cut
-
-    with pytest.raises(Cut):
-        train(run, tmp_path / "halves", Watch(updated=stop))
-    train(run, tmp_path / "halves")
-    whole, halves = (open_weights(tmp_path / name / "model.safetensors") for name in ("whole", "halves"))
-    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+    whole = weights_of_both(run, tmp_path, at=20)
     assert not [name for name in whole if "confused" in name]
     assert clearhead.load(tmp_path / "whole", device="cpu").config.layers == 2

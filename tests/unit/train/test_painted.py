@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import clearhead
-from clearhead.convert import open_weights
 from clearhead.errors import ClearheadError
 from clearhead.layers.picture_input import cut
 from clearhead.layers.stack import set_row_skipping
@@ -17,6 +16,7 @@ from clearhead.train.loop import Watch, train
 from clearhead.train.painted import EVEN, Painter, unlike
 from clearhead.train.pictures import PictureBatch, PictureSpec
 from tests.support import equal
+from tests.unit.train.cut_off import weights_of_both
 
 SIZES = {"image": 8, "patch": 2, "width": 32, "layers": 3, "heads": 2, "num_classes": 5, "pooling": "mean"}
 
@@ -131,18 +131,6 @@ def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path):
     run, off = named_run("vit-digits", [], words), []
     train(run, tmp_path / "whole", Watch(updated=lambda step, steps, figures: off.append(figures["unlike"])))
     assert sum(off[-5:]) < 0.8 * sum(off[:5])
-
-    class Cut(Exception):
-        pass
-
-    def stop(step: int, *_: object) -> None:
-        if step == 20:
-            raise Cut
-
-    with pytest.raises(Cut):
-        train(run, tmp_path / "halves", Watch(updated=stop))
-    train(run, tmp_path / "halves")
-    whole, halves = (open_weights(tmp_path / name / "model.safetensors") for name in ("whole", "halves"))
-    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+    whole = weights_of_both(run, tmp_path, at=20)
     assert not [name for name in whole if "paint" in name]
     assert clearhead.load(tmp_path / "whole", device="cpu").config.layers == 3
