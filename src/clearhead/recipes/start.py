@@ -61,12 +61,13 @@ def changed(run: Run, keys: Sequence[str]) -> Run:
 def claim(run: Run, place: Path) -> None:
     """Mark a folder as this run's, before its first stage is trained. One with another run in it is not touched.
 
-    Of several processes the first one does it.
+    A run that never began, which is all that a mistake leaves, is no such run. Of several processes the first one does
+    it.
     """
     if os.environ.get("RANK", "0") != "0":
         return
     final = run if run.first is None else run.behind(place / FIRST)
-    if place.exists() and any(place.iterdir()):
+    if place.exists() and any(entry.name != NAME for entry in place.iterdir()):
         if not (place / NAME).exists():
             raise ClearheadError(f"{place} is not empty and holds no run: give another folder with --out")
         if read_run(place).fingerprint != final.fingerprint:

@@ -74,7 +74,8 @@ def test_what_takes_longer_is_cut_off_and_what_comes_behind_it_is_not_started(tm
 def test_every_plan_that_lies_here_names_recipes_and_settings_that_there_are(plan):
     for name, words in ((name, words) for stage in stages_of(plan.read_text()) for name, words in stage.items()):
         if words[0] == "train":
-            assert named_run(words[1], [], words[2:]).name == words[1]
+            data = [word for word in words[2:] if "=" not in word]
+            assert named_run(words[1], data, words[2 + len(data) :]).name == "-".join([words[1], *data])
         else:
             assert find_spec(words[0]), f"{name}: there is no {words[0]}"
             tried = [words[place + 1] for place, word in enumerate(words) if word == "--try"]

@@ -92,6 +92,15 @@ def test_missing_data_of_a_first_stage_leaves_no_folder_behind(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_never_began_does_not_keep_its_folder_from_another(tmp_path):
+    with pytest.raises(ClearheadError, match="precision=fp8"):
+        train("gpt-letters", out=tmp_path / "run", device="cpu", steps=2, precision="fp8")
+    assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["run.yaml"]
+    train("gpt-letters", out=tmp_path / "run", device="cpu", steps=2)
+    with pytest.raises(ClearheadError, match="holds another run"):
+        train("gpt-letters", out=tmp_path / "run", device="cpu", steps=3)
+
+
 def test_a_short_version_may_go_without_the_first_stage():
     whole, quick = named_run("finetune-sst2"), named_run("finetune-sst2", quick=True)
     assert whole.first is not None and getattr(whole.first.spec, "data", None) == "imdb" and quick.first is None
