@@ -1,5 +1,7 @@
 """Vision Transformers from scratch on small pictures. What changes within a run is a course: see train/phases.py."""
 
+from typing import Any
+
 from ..train.average import Average
 from ..train.loop import Run
 from ..train.optimiser import Optimiser
@@ -94,6 +96,7 @@ SMALL_PICTURES = {"activation": "gelu-tanh", "rotary_base": 100.0, "locality": 1
 STARTS_SMALL = {"start": "scaled", "position_std": 0.35}
 MOVED = {"crop": 4, "padding": "reflect", "flip": 0.5, "fill": 0.47}
 STRONG = MOVED | {"ops": "rand", "ops_count": 2, "magnitude": 0.45, "erase": 0.25, "mixup": 0.3, "cutmix": 0.5}
+VARIED = STRONG | {"ops": "varied", "magnitude": 0.9}
 LIGHT = MOVED | {"ops": "rand", "ops_count": 2, "magnitude": 0.25, "cutmix": 0.5}
 UNMIXED_AT_LAST = (1.0, 0.95, 0.0)
 
@@ -110,17 +113,22 @@ def vit_cifar10() -> Run:
         25 s for compiling
     Gives: 97.11% of the test part (seed 0)
     """
-    return _long("vit-cifar10", "vit-c10", "cifar10")
+    spec = _with_most_patches("vit-c10", "cifar10", STRONG)
+    return Run("vit-cifar10", spec, _long(600, rate=1e-3, adam_rate=5e-4))
 
 
 def vit_cifar100() -> Run:
-    """The same ViT and the same training on CIFAR-100.
+    """The same ViT on CIFAR-100, which paints the patches that it is not shown and learns from what it confuses.
+
+    What differs from vit-cifar10 was chosen on 20,000 of the training pictures, judged on the others; the rates lie
+    between those chosen there and CIFAR-10's, as there are more updates here. The test part was read once.
 
     Command: clearhead train vit-cifar100
-    Costs: 511 s on one H200 with epochs=660, 24 of them compiling
-    Gives: 79.99% of the test part with epochs=660 (seed 0)
+    Costs: 537 s on one H200, 43 of them compiling
+    Gives: 82.37% of the test part (seed 0)
     """
-    return _long("vit-cifar100", "vit-c100", "cifar100")
+    spec = _with_most_patches("vit-c100", "cifar100", VARIED, painting=5.0, confusion=0.5)
+    return Run("vit-cifar100", spec, _long(660, rate=1.5e-3, adam_rate=8e-4))
 
 
 def vit_cifar10_fast() -> Run:
@@ -168,19 +176,25 @@ def cct_cifar10() -> Run:
     return Run("cct-cifar10", spec, settings)
 
 
-def _long(name: str, model: str, data: str) -> Run:
-    spec = PictureSpec(
+def _with_most_patches(
+    model: str, data: str, augmentation: dict[str, Any], painting: float = 0.0, confusion: float = 0.0
+) -> PictureSpec:
+    return PictureSpec(
         model=model,
         fields=SMALL_PICTURES | STARTS_SMALL,
         data=data,
         held_out=0.0,
-        augmentation=STRONG,
+        augmentation=augmentation,
         smoothing=0.1,
         mixing=UNMIXED_AT_LAST,
         kept_tokens=(48, 0.75, 64),
+        painting=painting,
+        confusion=confusion,
     )
-    settings = _on_a_gpu(600, rate=1e-3, adam_rate=5e-4, decay=0.9995, skip_rows=(0.15, 0.75, 0.1))
-    return Run(name, spec, settings)
+
+
+def _long(epochs: int, rate: float, adam_rate: float) -> Settings:
+    return _on_a_gpu(epochs, rate, adam_rate, decay=0.9995, skip_rows=(0.15, 0.75, 0.1))
 
 
 def _on_a_gpu(epochs: int, rate: float, adam_rate: float, decay: float, skip_rows: Course = 0.0) -> Settings:
