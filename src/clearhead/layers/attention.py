@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from ..errors import ClearheadError
 from ..ops import PATHS, Path, attention
 from ..ops.joined_qkv import joined_qkv, split_heads
-from ..ops.kernels import has_kernel
+from ..ops.kernels import asked_for, has_kernel
 from ..trace import recording, tap
 from .cache import Cache
 from .linear import Linear, linear, times
 from .positions import GridRotary, Rotary
 
-SHORT = 64  # tokens that the kernel for short rows holds
+SHORT, LONGER = 64, 128  # tokens that the kernel for short rows holds; the second no card has seen yet
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,9 @@ class SelfAttention(_Attention):
     def _is_short(self, x: Tensor) -> bool:
         """Whether these are short rows in bf16 on a GPU, patches of small pictures: there is a kernel for them."""
         heads = self.heads
-        if not x.is_cuda or x.shape[1] > SHORT or self.causal or self.window is not None or self.path != "fused":
+        if not x.is_cuda or self.causal or self.window is not None or self.path != "fused":
+            return False
+        if x.shape[1] > (LONGER if asked_for() else SHORT):
             return False
         alike = heads.count == heads.kv_count and heads.key == heads.value and heads.key in (32, 64, 128)
         working = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype

@@ -1,4 +1,4 @@
-"""Attention within short rows, in Triton: up to 64 tokens that all see each other, turned by where they stand.
+"""Attention within short rows, in Triton: up to 128 tokens that all see each other, turned by where they stand.
 
 A program has one head of one row: queries, keys and scores all fit into its registers, so nothing is kept for the way
 back but the product that they come from, and its gradient is written as one. The usual way is a kernel for turning, one
@@ -17,7 +17,7 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 from torch.library import custom_op
 
-LONGEST, WARPS = 64, 4
+WARPS = 4  # of a program, for rows of up to 64 tokens; longer ones have twice as many
 
 
 @triton.jit
@@ -120,8 +120,8 @@ def _store_unturned(
 def _sizes(product: Tensor, heads: int, table: Tensor | None) -> dict[str, Any]:
     length, half = product.shape[1], product.shape[2] // (6 * heads)
     tokens = max(16, triton.next_power_of_2(length))
-    turned = table is not None
-    return {"LENGTH": length, "TOKENS": tokens, "HEADS": heads, "HALF": half, "TURNED": turned, "num_warps": WARPS}
+    turned, warps = table is not None, WARPS if tokens <= 64 else 2 * WARPS
+    return {"LENGTH": length, "TOKENS": tokens, "HEADS": heads, "HALF": half, "TURNED": turned, "num_warps": warps}
 
 
 @custom_op("clearhead::short_attention", mutates_args=())

@@ -1,5 +1,8 @@
 """Attention within short rows, run by Triton's interpreter, beside torch's own and autograd."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,7 +11,7 @@ from torch import Tensor
 from clearhead.layers import GridRotary, SelfAttention
 from clearhead.layers.attention import Heads
 from clearhead.ops import positions
-from clearhead.ops.kernels import has_kernel
+from clearhead.ops.kernels import ASKED_FOR, has_kernel
 
 pytest.importorskip("triton", reason="needs Triton, whose interpreter runs the kernel here")
 ON = "cuda" if torch.cuda.is_available() else "cpu"
@@ -29,10 +32,10 @@ def plain(product: Tensor, scale: float, table: Tensor | None, places: Tensor | 
 
 
 @pytest.mark.parametrize("turned", ["not", "in order", "anywhere"])
-@pytest.mark.parametrize("length", [5, 48, 64])
+@pytest.mark.parametrize("length", [5, 48, 64, 100])
 def test_answer_and_gradient_are_those_of_torch(length, turned):
     product = torch.randn(3, length, 3 * WIDTH, device=ON, requires_grad=True)
-    angles = positions.grid_angles(torch.arange(64, device=ON), 8, WIDTH // HEADS)
+    angles = positions.grid_angles(torch.arange(128, device=ON), 8, WIDTH // HEADS)
     table = None if turned == "not" else positions.turns(angles)
     places = torch.randint(64, (3, length), device=ON) if turned == "anywhere" else None
     found = torch.ops.clearhead.short_attention(product, HEADS, 0.3, table, places)
@@ -58,3 +61,14 @@ def test_a_layer_that_compiles_with_it_has_the_answers_and_gradients_of_one_with
     ours, theirs = (torch.autograd.grad(one.square().sum(), list(layer.parameters())) for one in (found, expected))
     for mine, other in zip(ours, theirs, strict=True):
         assert (mine - other).abs().max() <= near * other.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "asked", "taken"),
+    [(64, "0", True), (65, "0", False), (65, "1", True), (128, "1", True), (129, "1", False)],
+)
+def test_rows_of_more_than_64_tokens_have_to_be_asked_for_until_a_card_has_seen_them(monkeypatch, tokens, asked, taken):
+    monkeypatch.setenv(ASKED_FOR, asked)
+    layer = SelfAttention(64, Heads.of(64, 2))
+    x: Any = SimpleNamespace(is_cuda=True, shape=(3, tokens, 64), dtype=torch.bfloat16)
+    assert layer._is_short(x) == taken
