@@ -9,7 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..models.base import Model
-from .token_loss import word_logits
+from ..ops.kernels import has_kernel
+from .token_loss import in_one_step, last_product, vocabulary_of, word_logits
+from .vocabulary_loss import agreeing_vocabulary_loss
+
+MOST = 16384  # words that the kernel for both answers holds
 
 
 def twice(tensor: Tensor) -> Tensor:
@@ -30,9 +34,17 @@ def agreeing_loss(
 
     The loss holds the mean of both cross-entropies; `apart` is how far they are from each other.
     """
+    if _has_kernel(model, hidden) and (product := last_product(model, hidden)) is not None:
+        counts = None if weights is None else weights.flatten()
+        loss, divergence = agreeing_vocabulary_loss(*product, targets.flatten(), counts, smoothing, consistency)
+        return {"loss": loss, "apart": divergence}
     logits = word_logits(model, hidden).float().flatten(0, -2)
     losses = F.cross_entropy(logits, twice(targets).flatten(), reduction="none", label_smoothing=smoothing)
     losses, divergence = losses.view(2, -1).mean(0), apart(logits)
     if weights is not None:
         losses, divergence = losses * weights.flatten(), divergence * weights.flatten()
     return {"loss": losses.sum() + consistency * divergence.sum(), "apart": divergence.sum()}
+
+
+def _has_kernel(model: Model, hidden: Tensor) -> bool:
+    return in_one_step(model, hidden) and vocabulary_of(model) <= MOST and has_kernel("agreeing_losses")

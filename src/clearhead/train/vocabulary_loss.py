@@ -5,7 +5,8 @@ reads them again and writes as many slopes. Here one kernel (ops/token_losses.py
 forward: what is kept for the way back are the slopes. How much the loss itself counts is one number, known only
 then, and multiplied onto the small products. A compiler sees one operator that changes none of its inputs.
 
-The product on the way forward may be in 8 bits (ops/float8.py); those on the way back are not.
+The product on the way forward may be in 8 bits (ops/float8.py); those on the way back are not. Rows that were read
+twice and should agree (consistency.py) have a kernel of their own (ops/agreeing_losses.py).
 """
 
 from typing import Any
@@ -32,7 +33,24 @@ def vocabulary_loss(
     `has_kernel("token_losses")` must be true.
     """
     rows, hidden = len(weight) + embeddings.missing_rows(weight), embeddings.to_working_type(hidden)
-    return _product_and_loss(hidden, weight, bias, targets, weights, smoothing, rows, float8)[0]
+    return _product_and_loss(hidden, weight, bias, targets, weights, smoothing, 0.0, rows, float8)[0]
+
+
+def agreeing_vocabulary_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    weights: Tensor | None,
+    smoothing: float,
+    consistency: float,
+) -> tuple[Tensor, Tensor]:
+    """The same for hidden (2N,width) of rows that were read twice; beside it how far the two are from each other.
+
+    `has_kernel("agreeing_losses")` must be true.
+    """
+    rows, hidden = len(weight) + embeddings.missing_rows(weight), embeddings.to_working_type(hidden)
+    return _product_and_loss(hidden, weight, bias, targets, weights, smoothing, consistency, rows, False)[:2]
 
 
 @torch.library.custom_op("clearhead::vocabulary_loss", mutates_args=())
@@ -43,19 +61,26 @@ def _product_and_loss(
     targets: Tensor,
     weights: Tensor | None,
     smoothing: float,
+    consistency: float,
     rows: int,
     float8: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of losses; the slopes of the logits (N,rows); the table that they were made with (rows,width).
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum of losses; how far rows that were read twice are apart, nothing where `consistency` is 0; the slopes of
+    the logits (N,rows); the table that they were made with (rows,width).
 
-    Both are padded with rows of zeros, and have the type of the hidden states.
+    The last two are padded with rows of zeros, and have the type of the hidden states.
     """
-    from ..ops.token_losses import losses_and_slopes  # not everybody has Triton
-
     table, product = _padded(weight, rows, hidden.dtype), float8_linear if float8 else F.linear
     logits = product(hidden, table, None if bias is None else _padded(bias, rows, hidden.dtype))
-    losses = losses_and_slopes(logits, targets, weights, smoothing, len(weight))
-    return losses.sum(), logits, table
+    if not consistency:
+        from ..ops.token_losses import losses_and_slopes  # not everybody has Triton
+
+        losses = losses_and_slopes(logits, targets, weights, smoothing, len(weight))
+        return losses.sum(), losses.new_empty(0), logits, table
+    from ..ops.agreeing_losses import agreeing_losses
+
+    losses, apart = agreeing_losses(logits, targets, weights, smoothing, consistency, len(weight))
+    return losses.sum(), apart.sum(), logits, table
 
 
 def _padded(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
@@ -67,15 +92,16 @@ def _padded(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
 
 
 @_product_and_loss.register_fake
-def _(hidden: Tensor, weight: Tensor, bias: Any, targets: Tensor, weights: Any, smoothing: float, *how: int) -> Any:
-    rows, _ = how
+def _(hidden: Tensor, weight: Tensor, bias: Any, targets: Tensor, weights: Any, smoothing: float, *how: Any) -> Any:
+    consistency, rows, _ = how
     slopes, table = hidden.new_empty(hidden.shape[0], rows), hidden.new_empty(rows, hidden.shape[1])
-    return hidden.new_empty((), dtype=torch.float32), slopes, table
+    loss = hidden.new_empty((), dtype=torch.float32)
+    return loss, loss.new_empty(() if consistency else 0), slopes, table
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    _, slopes, table = output
-    ctx.mark_non_differentiable(slopes, table)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    _, apart, slopes, table = output
+    ctx.mark_non_differentiable(apart, slopes, table)
     ctx.set_materialize_grads(False)  # no zeros as large as the slopes
     ctx.save_for_backward(slopes, table, inputs[0])
     ctx.words, ctx.dtype = len(inputs[1]), inputs[1].dtype
