@@ -121,7 +121,7 @@ def vit_cifar100() -> Run:
     """The same ViT on CIFAR-100, which paints the patches that it is not shown and learns from what it confuses.
 
     What differs from vit-cifar10 was chosen on 20,000 of the training pictures, judged on the others; the rates lie
-    between those chosen there and CIFAR-10's, as there are more updates here. The test part was read once.
+    between those chosen there and CIFAR-10's, as there are more updates here.
 
     Command: clearhead train vit-cifar100
     Costs: 537 s on one H200, 43 of them compiling
