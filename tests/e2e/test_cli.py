@@ -94,18 +94,20 @@ def picture(tmp_path_factory) -> Path:
 # What it prints
 
 
-def processor_seconds(run: Callable[[], subprocess.CompletedProcess[str]]) -> float:
+def processor_seconds(*arguments: str, **command: Sequence[str]) -> tuple[float, str]:
+    """What a command costs, and what it prints."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run()
+    done = started(*arguments, **command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (done.returncode, done.stderr) == (0, "")
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
-def test_a_command_costs_no_more_than_three_times_what_importing_torch_does():
-    """About 1.6 times where nothing else runs, however fast the machine is."""
-    alone = processor_seconds(lambda: started("-c", "import torch", command=[sys.executable]))
-    assert processor_seconds(lambda: started("trace", "deck")) < 3 * alone
+def test_a_command_starts_runs_and_ends_for_less_than_three_times_what_importing_torch_costs():
+    """Seconds depend on the machine and on what else runs there; this is 1.6 times where nothing does."""
+    torch_alone, _ = processor_seconds("-c", "import torch", command=[sys.executable])
+    seconds, printed = processor_seconds("trace", "deck")
+    assert SENTENCE in printed and seconds < 3 * torch_alone
 
 
 def test_models_lists_every_name_with_its_count_and_the_papers_figure(cli):

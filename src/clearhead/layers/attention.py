@@ -16,6 +16,7 @@ from ..ops.joined_qkv import joined_qkv, split_heads
 from ..ops.kernels import asked_for, has_kernel
 from ..trace import recording, tap
 from .cache import Cache
+from .embeddings import working_type
 from .linear import Linear, linear, times
 from .positions import GridRotary, Rotary
 
@@ -146,10 +147,9 @@ class SelfAttention(_Attention):
         if x.shape[1] > (LONGER if asked_for() else SHORT):
             return False
         alike = heads.count == heads.kv_count and heads.key == heads.value and heads.key in (32, 64, 128)
-        working = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
         known = self.rotary is None or isinstance(self.rotary, GridRotary)
         usual = alike and known and type(self.qkv) is Linear and not (self.dropout and self.training)
-        return usual and working == torch.bfloat16 and not recording() and has_kernel("short_attention")
+        return usual and working_type(x) == torch.bfloat16 and not recording() and has_kernel("short_attention")
 
     def _takes_one_token(self, x: Tensor, cache: Cache) -> bool:
         """Whether this is a step of static shapes on a GPU, for which there is a kernel of our own."""

@@ -125,5 +125,10 @@ class TextInput(nn.Module):
 
 def to_working_type(x: Tensor) -> Tensor:
     """One cast to autocast's type before the stack, so that the residual stream stays in it."""
+    return x.to(working_type(x))
+
+
+def working_type(x: Tensor) -> torch.dtype:
+    """The type that products of x are made in."""
     kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

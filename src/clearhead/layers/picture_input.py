@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..ops.kernels import has_kernel
 from ..trace import recording, tap
 from .dropout import dropped
-from .embeddings import Positions, to_working_type
+from .embeddings import Positions, to_working_type, working_type
 from .linear import Linear
 
 
@@ -108,7 +108,7 @@ class ConvolutionInput(PictureInput):
 
     def forward(self, images: Tensor, at: Tensor | None = None) -> Tensor:
         if self._in_one_kernel(images):
-            rows, _ = torch.ops.clearhead.largest_windows(images.to(_working(images)), self.project.weight, at)
+            rows, _ = torch.ops.clearhead.largest_windows(to_working_type(images), self.project.weight, at)
             return self.placed(rows, images.shape[2] // self.STEP * (images.shape[3] // self.STEP), at)
         windows = tap("windows", self.windows(tap("image", images).to(self.project.weight.dtype)))
         x = tap("rectified", tap("convolved", self.project(windows)).relu())
@@ -120,10 +120,5 @@ class ConvolutionInput(PictureInput):
         """Whether all of it is made by a kernel of our own, for those rows alone that go on: in bf16 on a GPU."""
         even = images.shape[2] % self.STEP == images.shape[3] % self.STEP == 0
         plain = type(self.project) is Linear and not images.requires_grad and not recording()
-        known = even and plain and _working(images) == torch.bfloat16
+        known = even and plain and working_type(images) == torch.bfloat16
         return images.is_cuda and known and has_kernel("largest_windows")
-
-
-def _working(images: Tensor) -> torch.dtype:
-    """The type that a GPU multiplies pictures in."""
-    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else images.dtype

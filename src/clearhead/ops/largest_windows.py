@@ -78,7 +78,7 @@ def _sum_slopes(
     KEPT: tl.constexpr, ACROSS: tl.constexpr, CHANNELS: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr,
     PIXELS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Of every so many-th block of rows the gradient of some columns of the weight: (shares, wide, PIXELS)."""
+    """A share of the rows' gradient of some columns of the weight: one of (shares, wide, PIXELS)."""
     column, number = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, PIXELS)
     asked = column < wide
     slopes = tl.zeros((COLUMNS, PIXELS), tl.float32)
@@ -94,7 +94,7 @@ def _sum_slopes(
             own = tl.where(found == one, slope, 0.0).to(window.dtype)
             slopes += tl.dot(own, window, input_precision="ieee")
     to = (tl.program_id(0) * wide + column[:, None]) * PIXELS + number[None, :]
-    tl.store(sums + to, slopes, asked[:, None] & (number < PIXELS)[None, :])
+    tl.store(sums + to, slopes, asked[:, None])
 
 
 def _sizes(images: Tensor, kept: int) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def agreeing_loss(
     """
     if _has_kernel(model, hidden) and (product := last_product(model, hidden)) is not None:
         counts = None if weights is None else weights.flatten()
-        loss, divergence = agreeing_vocabulary_loss(*product, targets.flatten(), counts, smoothing, consistency)
+        loss, divergence = agreeing_vocabulary_loss(product, targets.flatten(), counts, smoothing, consistency)
         return {"loss": loss, "apart": divergence}
     logits = word_logits(model, hidden).float().flatten(0, -2)
     losses = F.cross_entropy(logits, twice(targets).flatten(), reduction="none", label_smoothing=smoothing)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import ClearheadError
-from ..layers.embeddings import SharedTokens, TokenEmbedding, VocabularyHead
+from ..layers.embeddings import SharedTokens, TokenEmbedding, VocabularyHead, working_type
 from ..models.base import Model
 from ..models.bert import BERT
 from ..models.gpt import GPT
@@ -21,7 +21,7 @@ from ..ops.float8 import can_multiply
 from ..ops.kernels import has_kernel
 from ..trace import recording
 from .spelling import SpeltTokens
-from .vocabulary_loss import vocabulary_loss
+from .vocabulary_loss import Product, vocabulary_loss
 
 MANY = 4096  # words: fewer fill no program of the kernel (2,048 lanes); the limit itself is not measured
 
@@ -61,8 +61,7 @@ def in_one_step(model: Model, hidden: Tensor) -> bool:
     """
     if not hidden.is_cuda or not torch.is_grad_enabled() or recording() or vocabulary_of(model) < MANY:
         return False
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
-    return dtype in (torch.bfloat16, torch.float32) and has_kernel("token_losses")
+    return working_type(hidden) in (torch.bfloat16, torch.float32) and has_kernel("token_losses")
 
 
 def set_float8(model: Model, device: torch.device) -> None:
@@ -76,7 +75,7 @@ def set_float8(model: Model, device: torch.device) -> None:
     model.float8 = True
 
 
-def last_product(model: Model, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
+def last_product(model: Model, hidden: Tensor) -> Product | None:
     """What a head multiplies (N,width), by which table (vocab,width), and the bias it adds; None: no plain table."""
     match model:
         case GPT():

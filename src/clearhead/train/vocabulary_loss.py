@@ -18,6 +18,8 @@ from torch import Tensor
 from ..layers import embeddings
 from ..ops.float8 import float8_linear
 
+Product = tuple[Tensor, Tensor, Tensor | None]  # hidden states (N,width), the table (vocab,width), its bias (vocab,)
+
 
 def vocabulary_loss(
     hidden: Tensor,
@@ -37,18 +39,13 @@ def vocabulary_loss(
 
 
 def agreeing_vocabulary_loss(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    weights: Tensor | None,
-    smoothing: float,
-    consistency: float,
+    product: Product, targets: Tensor, weights: Tensor | None, smoothing: float, consistency: float
 ) -> tuple[Tensor, Tensor]:
     """The same for hidden (2N,width) of rows that were read twice; beside it how far the two are from each other.
 
     `has_kernel("agreeing_losses")` must be true.
     """
+    hidden, weight, bias = product
     rows, hidden = len(weight) + embeddings.missing_rows(weight), embeddings.to_working_type(hidden)
     return _product_and_loss(hidden, weight, bias, targets, weights, smoothing, consistency, rows, False)[:2]
 

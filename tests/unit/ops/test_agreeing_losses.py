@@ -85,7 +85,7 @@ def test_product_and_loss_have_the_gradients_of_the_plain_formula(monkeypatch, c
     monkeypatch.setattr(embeddings, "missing_rows", lambda weight: -len(weight) % 64)  # as on a GPU
     inputs, targets, weights = head()
     made = torch.compile(agreeing_vocabulary_loss, fullgraph=True, backend="aot_eager") if compiled else None
-    loss, distance = (made or agreeing_vocabulary_loss)(*inputs, targets, weights, 0.1, 0.7)
+    loss, distance = (made or agreeing_vocabulary_loss)(tuple(inputs), targets, weights, 0.1, 0.7)
     expected, divergence = (each.sum() for each in exactly(F.linear(*inputs), targets, weights, 0.1, 0.7))
     assert equal(loss, expected) and equal(distance, divergence) and not distance.requires_grad
     ours, theirs = (torch.autograd.grad(0.3 * one, inputs) for one in (loss, expected))

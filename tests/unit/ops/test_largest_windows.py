@@ -111,6 +111,7 @@ class OnACard:
     """Pictures as far as a layer looks at them before it chooses."""
 
     is_cuda, requires_grad, dtype, shape = True, False, torch.bfloat16, (2, 3, 8, 8)
+    device = torch.device("cuda")
 
     def __init__(self, **changes: object) -> None:
         for name, value in changes.items():

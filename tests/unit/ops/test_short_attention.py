@@ -70,5 +70,5 @@ def test_a_layer_that_compiles_with_it_has_the_answers_and_gradients_of_one_with
 def test_rows_of_more_than_64_tokens_have_to_be_asked_for_until_a_card_has_seen_them(monkeypatch, tokens, asked, taken):
     monkeypatch.setenv(ASKED_FOR, asked)
     layer = SelfAttention(64, Heads.of(64, 2))
-    x: Any = SimpleNamespace(is_cuda=True, shape=(3, tokens, 64), dtype=torch.bfloat16)
+    x: Any = SimpleNamespace(is_cuda=True, device=torch.device("cuda"), shape=(3, tokens, 64), dtype=torch.bfloat16)
     assert layer._is_short(x) == taken

@@ -117,7 +117,7 @@ def test_a_run_that_can_not_be_in_8_bits_does_not_begin(tmp_path, words, told):
 class OnGPU:
     """As a tensor on a GPU looks to whoever asks where it is and what its type is."""
 
-    is_cuda, dtype = True, torch.bfloat16
+    is_cuda, dtype, device = True, torch.bfloat16, torch.device("cuda")
 
 
 def test_it_is_one_step_for_gradients_of_many_words_on_a_gpu_where_nobody_looks(monkeypatch):
