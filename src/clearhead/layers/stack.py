@@ -108,17 +108,18 @@ def set_checkpointing(model: nn.Module, on: bool) -> None:
         stack.checkpointing = on
 
 
-def compile_blocks(model: nn.Module) -> None:
+def compile_blocks(model: nn.Module, dynamic: bool = False) -> None:
     """Compile each block in place: blocks that are alike share their code, and every shape gets code of its own.
 
     So are the norm behind them and every module that says `compiled_whole`, such as a convolution before them: torch's
-    own kernels would go over their rows again and again.
+    own kernels would go over their rows again and again. With `dynamic` one code serves all shapes but the first:
+    not as fast as code of their own, but batches of many shapes need not wait for it.
     """
     parts = [block for stack in _stacks(model) for block in stack.blocks]
     parts += [stack.norm for stack in _stacks(model) if stack.norm is not None]
     parts += [module for module in model.modules() if getattr(module, "compiled_whole", False)]
     for part in parts:
-        part.compile(dynamic=False)
+        part.compile(dynamic=None if dynamic else False)
 
 
 def _stacks(model: nn.Module) -> list[Stack]:

@@ -12,6 +12,7 @@ from .schedule import SCHEDULES
 from .task import Batching
 
 PRECISIONS = ("fp32", "bf16", "fp8")
+BLOCKWISE = ("blocks", "dynamic-blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,8 @@ class Settings(Config):
     precision       bf16: autocast, the weights stay fp32; fp8: so too, but a head over many words multiplies in 8 bits
                     on the way forward, on GPUs that can
     compile         None: on a GPU; "blocks": each block by itself, once for all of them and for every shape, which
-                    takes a fraction of the time; what stands around them is not compiled
+                    takes a fraction of the time; what stands around them is not compiled. "dynamic-blocks": once for
+                    all shapes together, where batches have many
     graph           on one GPU: an update is recorded as a CUDA graph, so that small models don't wait for Python; for
                     tasks whose batches have few shapes
     shard           with several processes: each keeps a piece of every weight (FSDP2), for models that don't fit one
@@ -80,10 +82,13 @@ class Settings(Config):
             check_rates(self, name)
         both = any(values_of(self.drop_path)) and any(values_of(self.skip_rows))
         self.require(not both, "drop_path and skip_rows are two kinds of stochastic depth: choose one")
-        alike = self.compile != "blocks" or not any(values_of(self.drop_path))
-        self.require(alike, "compile=blocks goes with skip_rows: with drop_path each block would be compiled anew")
-        known = self.compile is None or isinstance(self.compile, bool) or self.compile == "blocks"
-        self.require(known, f"compile must be true, false, blocks or none, not {self.compile!r}")
+        alike = self.compile not in BLOCKWISE or not any(values_of(self.drop_path))
+        self.require(
+            alike, f"compile={self.compile} goes with skip_rows: with drop_path each block would be compiled anew"
+        )
+        known = self.compile is None or isinstance(self.compile, bool) or self.compile in BLOCKWISE
+        choices = f"true, false, {', '.join(BLOCKWISE)} or none"
+        self.require(known, f"compile must be {choices}, not {self.compile!r}")
         self.require_choice("schedule", SCHEDULES)
         self.require_choice("precision", PRECISIONS)
         alone = self.lora is None or not self.shard

@@ -14,6 +14,7 @@ from ..models.base import Model
 from .average import EMA, Average
 from .optimiser import Optimiser, Updater, build
 from .ranks import Ranks
+from .settings import BLOCKWISE
 from .task import Progress, Task
 
 
@@ -62,8 +63,8 @@ class Copies:
     def __init__(self, work: Work, here: Ranks, compiled: bool | str, example: Callable[[], Any]) -> None:
         """`example` gives a batch: with several processes it is tried out before the first update."""
         self.work, self.here = work.to(here.device), here
-        if compiled == "blocks":
-            compile_blocks(work.model)
+        if compiled in BLOCKWISE:
+            compile_blocks(work.model, dynamic=compiled == "dynamic-blocks")
         self.compute: Any = torch.compile(work) if compiled is True else work
         if here.world > 1:
             spare = here.any(_leaves_weights_out(work, example()))

@@ -18,6 +18,7 @@ from clearhead.layers import (
     SelfAttention,
     Stack,
 )
+from clearhead.layers.stack import compile_blocks
 from tests.support import equal, peer
 
 WIDTH, FF = 12, 20
@@ -123,4 +124,21 @@ def test_blocks_that_ask_a_memory_are_compiled_once_for_all_of_them(x):
     for one in stack.blocks:
         one.compile(backend=counter, dynamic=False)
     assert equal(stack(x, shared), expected) and counter.frame_count == 1
+    torch.compiler.reset()
+
+
+def test_with_dynamic_blocks_batches_of_all_shapes_but_the_first_share_one_code(monkeypatch):
+    torch.compiler.reset()
+    stack, counter = Stack([block(PreNormBlock, cross=True) for _ in range(2)]), CompileCounter()
+    plain = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **how: plain(module, backend=counter, **how))
+    given = []
+    for batch, source, target in ((4, 16, 8), (3, 24, 16), (6, 16, 24), (2, 56, 32)):
+        memory = stack.remember(torch.randn(batch, source, WIDTH))
+        given.append((torch.randn(batch, target, WIDTH, requires_grad=True), Pass(memory=memory)))
+    expected = [stack(*one) for one in given]
+    compile_blocks(stack, dynamic=True)
+    for one, wanted in zip(given, expected, strict=True):
+        assert equal(stack(*one), wanted)
+    assert counter.frame_count == 2
     torch.compiler.reset()

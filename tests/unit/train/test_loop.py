@@ -60,7 +60,7 @@ def test_it_learns_and_leaves_a_folder_that_load_reads(tmp_path):
 def test_nothing_is_compiled_to_evaluate(tmp_path, monkeypatch):
     counter, counts = CompileCounter(), []
 
-    def compile_blocks(model: Any) -> None:
+    def compile_blocks(model: Any, dynamic: bool) -> None:
         for module in model.modules():
             if isinstance(module, Block):
                 module.compile(backend=counter, dynamic=False)

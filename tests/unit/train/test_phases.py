@@ -166,8 +166,9 @@ def test_compiled_blocks_train_as_plain_ones_do(tmp_path, monkeypatch):
         ({"skip_rows": (0.1, 0.5, 1.0)}, "skip_rows must be at least 0 and below 1, not 1.0"),
         ({"drop_path": 1.5}, "drop_path must be at least 0 and below 1, not 1.5"),
         ({"drop_path": 0.1, "skip_rows": 0.1}, "two kinds of stochastic depth: choose one"),
-        ({"compile": "block"}, "compile must be true, false, blocks or none, not 'block'"),
+        ({"compile": "block"}, "compile must be true, false, blocks, dynamic-blocks or none, not 'block'"),
         ({"compile": "blocks", "drop_path": 0.1}, "compile=blocks goes with skip_rows"),
+        ({"compile": "dynamic-blocks", "drop_path": 0.1}, "compile=dynamic-blocks goes with skip_rows"),
     ],
 )
 def test_impossible_settings_are_refused_in_one_line(settings, message):
