@@ -1,10 +1,11 @@
 """Many commands within a given time: those of a stage side by side on one GPU, the stages one behind the other.
 
-    python -m benchmarks.together PLAN FOLDER --seconds 560 [--share] [--pack FOLDER] [--json]
+    python -m benchmarks.together PLAN FOLDER --seconds 560 [--at-once 4] [--share] [--pack FOLDER] [--json]
 
 A plan is a text file. A line `name: train RECIPE key=value ...` trains into FOLDER/name, any other `name: MODULE ...`
 is what Python's -m runs; what it says goes to FOLDER/name.log. An empty line ends a stage, `#` begins a comment.
-Once the time is over, all that still runs is ended and what comes behind it is not started. Told in the end are
+Of a stage so many run `--at-once`, in the plan's order, all unless given: while one compiles others keep the GPU busy,
+and where the time is too short the last of them are missing, not all. Once the time is over, all that still runs is ended and what comes behind it is not started. Told in the end are
 everyone's end and last figures or words; of a run that was cut off how far it came. `--share` lets kernels of different
 processes run at once (CUDA's multi-process service): there one that is killed takes all with it, so none is killed
 before the time is over. `--pack` puts what was trained into NAME.tgz, without the states to go on from.
@@ -83,38 +84,44 @@ def command(name: str, words: Sequence[str], folder: Path) -> list[str]:
     return [sys.executable, "-m", *words]
 
 
-def run(stages: Stages, folder: Path, seconds: float, shared: Mapping[str, str]) -> list[Outcome]:
+def run(stages: Stages, folder: Path, seconds: float, at_once: int, shared: Mapping[str, str]) -> list[Outcome]:
     """All outcomes in the order of the plan."""
     outcomes = [Outcome(name, stage) for stage, members in enumerate(stages, 1) for name in members]
     by_name, ends = {outcome.name: outcome for outcome in outcomes}, time.monotonic() + seconds
     for members in stages:
         if time.monotonic() >= ends:
             break
-        _run_stage(members, folder, ends, shared, by_name)
+        _run_stage(members, folder, ends, at_once, shared, by_name)
     for outcome in outcomes:
         outcome.last = last_words(folder, outcome.name)
     return outcomes
 
 
 def _run_stage(
-    members: Mapping[str, list[str]], folder: Path, ends: float, shared: Mapping[str, str], told: dict[str, Outcome]
+    members: Mapping[str, list[str]],
+    folder: Path,
+    ends: float,
+    at_once: int,
+    shared: Mapping[str, str],
+    told: dict[str, Outcome],
 ) -> None:
-    began, running = time.monotonic(), dict[str, subprocess.Popen[bytes]]()
-    for name, words in members.items():
-        with (folder / f"{name}.log").open("wb") as log:
-            running[name] = subprocess.Popen(
-                command(name, words, folder), stdout=log, stderr=subprocess.STDOUT, env=os.environ | shared
-            )
+    waiting, running, began = list(members), dict[str, subprocess.Popen[bytes]](), dict[str, float]()
     try:
-        while running and time.monotonic() < ends:
+        while (waiting or running) and time.monotonic() < ends:
+            while waiting and len(running) < at_once:
+                name = waiting.pop(0)
+                began[name] = time.monotonic()
+                with (folder / f"{name}.log").open("wb") as log:
+                    words, known = command(name, members[name], folder), os.environ | shared
+                    running[name] = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=known)
             time.sleep(LOOK_EVERY)
             for name in [name for name, process in running.items() if process.poll() is not None]:
-                code, spent = running.pop(name).returncode, time.monotonic() - began
+                code, spent = running.pop(name).returncode, time.monotonic() - began[name]
                 told[name].end, told[name].seconds = code, spent
                 print(f"{name}: {code} after {spent:.0f} s", file=sys.stderr, flush=True)
     finally:
         for name in running:
-            told[name].end, told[name].seconds = CUT_OFF, time.monotonic() - began
+            told[name].end, told[name].seconds = CUT_OFF, time.monotonic() - began[name]
         _end(list(running.values()))
 
 
@@ -172,17 +179,20 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("plan", type=Path)
     parser.add_argument("folder", type=Path, help="new: for what is trained and said")
     parser.add_argument("--seconds", type=float, required=True, help="for all of it")
+    parser.add_argument("--at-once", type=int, default=sys.maxsize, metavar="N", help="of a stage, all unless given")
     parser.add_argument("--share", action="store_true", help="processes share the GPU at once")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="put what was trained there, as NAME.tgz")
     parser.add_argument("--json", action="store_true", help="the outcomes as one JSON array")
     given = parser.parse_args(words)
     try:
+        if given.at_once < 1:
+            raise ClearheadError(f"--at-once must be at least 1, not {given.at_once}")
         stages = stages_of(given.plan.read_text(encoding="utf-8"))
         if given.folder.exists():
             raise ClearheadError(f"{given.folder} is there already: name a new folder")
         given.folder.mkdir(parents=True)
         with shared_service(given.folder) if given.share else nullcontext({}) as shared:
-            outcomes = run(stages, given.folder, given.seconds, shared)
+            outcomes = run(stages, given.folder, given.seconds, given.at_once, shared)
         for outcome in outcomes if given.pack else []:
             given.pack.mkdir(parents=True, exist_ok=True)
             packed(given.folder, outcome.name, given.pack)

@@ -70,6 +70,17 @@ def test_what_takes_longer_is_cut_off_and_what_comes_behind_it_is_not_started(tm
     assert found["behind"]["end"] == "not started" and not (tmp_path / "out" / "behind.log").exists()
 
 
+def test_of_a_stage_no_more_run_at_once_than_was_said(tmp_path, capsys):
+    (tmp_path / "plan").write_text(f"first: timeit -n1 -r1 pass\nlong: {SLEEP}\nbehind: timeit pass")
+    words = [str(tmp_path / "plan"), str(tmp_path / "out"), "--json", "--seconds"]
+    assert main([*words, "5", "--at-once", "1"]) == 1
+    found = outcomes(capsys)
+    assert [one["end"] for one in found.values()] == [0, "cut off", "not started"]
+    assert found["long"]["seconds"] < 5 and not (tmp_path / "out" / "behind.log").exists()
+    assert main([*words, "5", "--at-once", "0"]) == 1
+    assert "--at-once must be at least 1, not 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("plan", sorted(PLANS.glob("*.plan")), ids=lambda plan: plan.stem)
 def test_every_plan_that_lies_here_names_recipes_and_settings_that_there_are(plan):
     for name, words in ((name, words) for stage in stages_of(plan.read_text()) for name, words in stage.items()):
