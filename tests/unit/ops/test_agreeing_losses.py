@@ -7,7 +7,6 @@ from torch import Tensor
 
 from clearhead.layers import embeddings
 from clearhead.models import create
-from clearhead.ops import kernels
 from clearhead.ops.kernels import has_kernel
 from clearhead.train import consistency
 from clearhead.train.consistency import agreeing_loss, apart
@@ -21,8 +20,7 @@ WORDS, COLUMNS, WIDTH = 97, 128, 16
 
 
 @pytest.fixture(autouse=True)
-def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(kernels.ASKED_FOR, "1")
+def kernel() -> None:
     assert has_kernel("agreeing_losses")
 
 
@@ -104,9 +102,8 @@ def test_a_translators_loss_takes_it_where_a_gpu_learns_and_gives_the_same(monke
     assert found[0].keys() == found[1].keys() and all(equal(found[1][name], found[0][name]) for name in found[0])
 
 
-@pytest.mark.parametrize(("words", "asked", "taken"), [(16384, "1", True), (16385, "1", False), (16384, "0", False)])
-def test_it_is_for_rows_that_fit_and_has_to_be_asked_for_until_a_card_has_seen_it(monkeypatch, words, asked, taken):
-    monkeypatch.setenv(kernels.ASKED_FOR, asked)
+@pytest.mark.parametrize(("words", "taken"), [(16384, True), (16385, False)])
+def test_it_is_for_rows_that_fit(monkeypatch, words, taken):
     monkeypatch.setattr(consistency, "in_one_step", lambda model, hidden: True)
     model = create("transformer-tiny", device="meta", vocab=words)
     assert consistency._has_kernel(model, torch.empty(0)) == taken

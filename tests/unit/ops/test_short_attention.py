@@ -31,6 +31,11 @@ def plain(product: Tensor, scale: float, table: Tensor | None, places: Tensor | 
     return F.scaled_dot_product_attention(query, key, value, scale=scale).transpose(1, 2).flatten(2)
 
 
+def apart(found: Tensor, expected: Tensor) -> Tensor:
+    """The largest difference, as a share of the largest value: a GPU's products of fp32 have ten bits here (TF32)."""
+    return (found - expected).abs().max() / expected.abs().max()
+
+
 @pytest.mark.parametrize("turned", ["not", "in order", "anywhere"])
 @pytest.mark.parametrize("length", [5, 48, 64, 100])
 def test_answer_and_gradient_are_those_of_torch(length, turned):
@@ -40,10 +45,10 @@ def test_answer_and_gradient_are_those_of_torch(length, turned):
     places = torch.randint(64, (3, length), device=ON) if turned == "anywhere" else None
     found = torch.ops.clearhead.short_attention(product, HEADS, 0.3, table, places)
     expected = plain(product, 0.3, table, places)
-    assert found.shape == expected.shape and torch.allclose(found, expected, atol=2e-3 if ON == "cuda" else 1e-5)
+    assert found.shape == expected.shape and apart(found, expected) <= (4e-3 if ON == "cuda" else 1e-5)
     upstream = torch.randn_like(found)
     ours, theirs = (torch.autograd.grad(one, product, upstream)[0] for one in (found, expected))
-    assert torch.allclose(ours, theirs, atol=5e-3 if ON == "cuda" else 1e-5)
+    assert apart(ours, theirs) <= (1e-2 if ON == "cuda" else 1e-5)
 
 
 @pytest.mark.parametrize("kept", [9, None])
