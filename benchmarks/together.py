@@ -5,10 +5,11 @@
 A plan is a text file. A line `name: train RECIPE key=value ...` trains into FOLDER/name, any other `name: MODULE ...`
 is what Python's -m runs; what it says goes to FOLDER/name.log. An empty line ends a stage, `#` begins a comment.
 Of a stage so many run `--at-once`, in the plan's order, all unless given: while one compiles others keep the GPU busy,
-and where the time is too short the last of them are missing, not all. Once the time is over, all that still runs is ended and what comes behind it is not started. Told in the end are
-everyone's end and last figures or words; of a run that was cut off how far it came. `--share` lets kernels of different
-processes run at once (CUDA's multi-process service): there one that is killed takes all with it, so none is killed
-before the time is over. `--pack` puts what was trained into NAME.tgz, without the states to go on from.
+and where the time is too short the last of them are missing, not all. Once the time is over, all that still runs is
+ended and what comes behind it is not started. Told in the end are everyone's end and last figures or words; of a run
+that was cut off how far it came. `--share` lets kernels of different processes run at once (CUDA's multi-process
+service): there one that is killed takes all with it, so none is killed before the time is over. `--pack` puts what was
+trained into NAME.tgz, without the states to go on from.
 """
 
 import argparse
