@@ -2,9 +2,9 @@
 
 Masked autoencoders (He et al. 2022) learn this before they learn classes; done at once with them it helps where
 pictures are few (Das et al. 2024). It goes along with patches that are left out in training (`kept_tokens`): two thirds
-up the stack a small decoder reads the rows that are there, and a row of its own in all other places, and says which
-pixels belong there, on the scale of each patch's own mean and deviation. It is a part of the model only while that
-learns: what is saved is a plain ViT.
+up the stack a small decoder reads the rows that are there, and a row of its own in all other places, and says what
+belongs there: which pixels, or which edges (Wei et al. 2022), on the scale of each patch's own mean and deviation. It
+is a part of the model only while that learns: what is saved is a plain ViT.
 """
 
 import math
@@ -16,20 +16,24 @@ from ..layers import FeedForward, Heads, LayerNorm, LearnedPositions, Linear, Pa
 from ..layers.picture_input import cut
 from ..models.vit import ViTConfig
 from ..ops import init
+from ..ops.edges import WAYS, edges
 from .companions import Companion
 
 WIDTH, HEADS = 128, 4  # of the decoder's one block
 UP = 2 / 3  # of a model's blocks stand before it
 SPREAD = 0.3  # of its places
 EVEN = 1e-2  # added to a patch's variance: one that is all the same has none
+PAINTS = ("pixels", "edges")
+CELLS = 2  # of edges, across a patch and down, where it can be halved
 
 
 class Painter(Companion):
     name = "painter"
     compiled_whole = True
 
-    def __init__(self, config: ViTConfig, random: Generator | None = None) -> None:
+    def __init__(self, config: ViTConfig, random: Generator | None = None, paints: str = "pixels") -> None:
         super().__init__()
+        self.paints = paints
         self.layer, self.patches = max(1, round(UP * config.layers)), config.patches
         self.patch: tuple[int, int] = config.patch  # pyright: ignore[reportAttributeAccessIssue]
         self.read = Linear(config.width, WIDTH)
@@ -38,7 +42,8 @@ class Painter(Companion):
         feed_forward = FeedForward(WIDTH, 4 * WIDTH, "gelu-tanh")
         self.block = PreNormBlock(attention, feed_forward, lambda: LayerNorm(WIDTH))
         self.norm = LayerNorm(WIDTH)
-        self.paint = Linear(WIDTH, config.channels * math.prod(self.patch))
+        values = WAYS * cells(self.patch) ** 2 if paints == "edges" else math.prod(self.patch)
+        self.paint = Linear(WIDTH, config.channels * values)
         self._initialise(random)
 
     def _initialise(self, random: Generator | None) -> None:
@@ -50,19 +55,37 @@ class Painter(Companion):
             else:
                 init.constant(weight, 1.0 if "norm" in name and name.endswith("weight") else 0.0)
 
-    def forward(self, rows: Tensor, at: Tensor) -> Tensor:
-        """rows (B,K,width) of the patches that `at` (B,K) names -> (B,patches,pixels of a patch)."""
+    def forward(self, rows: Tensor, at: Tensor, images: Tensor) -> Tensor:
+        """rows (B,K,width) of the patches of `images` that `at` (B,K) names -> how far off the others are, (B,)."""
+        return unlike(self.painted(rows, at), self.wanted(images), at)
+
+    def painted(self, rows: Tensor, at: Tensor) -> Tensor:
+        """(B,patches,values): what is said to belong there."""
         read = self.read(rows)
         holes = self.hole.to(read.dtype).expand(len(rows), self.patches, -1)
         x = holes.scatter(1, at.unsqueeze(2).expand(-1, -1, WIDTH), read)
         x = x + self.places(self.patches).to(x.dtype)
         return self.paint(self.norm(self.block(x, Pass(), 0)))
 
+    @torch.no_grad()
+    def wanted(self, images: Tensor) -> Tensor:
+        """(B,patches,values): what belongs there, of each patch with a mean of 0 and about a deviation of 1."""
+        if self.paints == "edges":
+            (high, wide), across = self.patch, cells(self.patch)
+            true = cut(edges(images.float(), (high // across, wide // across)), (across, across))
+        else:
+            true = cut(images, self.patch).float()
+        variance, mean = torch.var_mean(true, -1, keepdim=True)
+        return (true - mean) * torch.rsqrt(variance + EVEN)
 
-def unlike(painted: Tensor, images: Tensor, at: Tensor, patch: tuple[int, int]) -> Tensor:
-    """How far off the painted patches are that were left out, (B,): the mean square on each patch's own scale."""
-    true = cut(images, patch).float()
-    variance, mean = torch.var_mean(true, -1, keepdim=True)
-    squares = (painted.float() - (true - mean) * torch.rsqrt(variance + EVEN)).square().mean(-1)
+
+def cells(patch: tuple[int, int]) -> int:
+    """How many cells of edges a patch has, across and down."""
+    return 1 if any(side % CELLS for side in patch) else CELLS
+
+
+def unlike(painted: Tensor, wanted: Tensor, at: Tensor) -> Tensor:
+    """How far off the painted patches are that were left out, (B,): the mean square. `at` (B,K) were not."""
+    squares = (painted.float() - wanted).square().mean(-1)
     left_out = torch.ones_like(squares).scatter(1, at, 0.0)
     return (squares * left_out).sum(1) / left_out.sum(1).clamp(min=1.0)

@@ -36,7 +36,7 @@ from ..runs.labels import name_classes
 from .companions import accompany, companion
 from .confused import Confused
 from .labelled import fields_of, outline
-from .painted import Painter, unlike
+from .painted import PAINTS, Painter
 from .phases import Course, check_course, value_at, values_of
 from .scores import accuracy, among_best
 from .task import Batching, Progress, Spec, evaluating, quiet
@@ -64,6 +64,7 @@ class PictureSpec(Spec):
     kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
                   (phases.py); None: all
     painting      how much it counts that patches which are left out are painted from the others (painted.py)
+    paints        what is painted of them: pixels, or edges
     confusion     share of the targets that are what the model says of each class itself (confused.py)
 
     A new model takes the size and channels of pictures that are smaller than it reads, with patches to fit; larger
@@ -82,11 +83,13 @@ class PictureSpec(Spec):
     strength: Course = 1.0
     kept_tokens: int | tuple[float, ...] | None = None
     painting: float = 0.0
+    paints: str = "pixels"
     confusion: float = 0.0
 
     def check(self) -> None:
         self.require_probabilities("smoothing", "held_out", "confusion")
         self.require_weights("painting")
+        self.require_choice("paints", PAINTS)
         Augmentation.from_dict(self.augmentation or {})
         for name in ("mixing", "strength", "kept_tokens"):
             check_course(self, name)
@@ -177,7 +180,7 @@ class PictureTask:
         assert isinstance(made, ViT)
         name_classes(made, self.classes, "single_label_classification")
         if self.spec.painting:
-            accompany(made, Painter(self.config, Generator().manual_seed(seed)))
+            accompany(made, Painter(self.config, Generator().manual_seed(seed), self.spec.paints))
         if self.spec.confusion:
             accompany(made, Confused(len(self.classes)))
         return made
@@ -272,7 +275,7 @@ class PictureTask:
         if painter is None or model.kept_tokens is None:
             return model.hidden(pixels), {}
         hidden, rows, at = model.halfway(pixels, painter.layer)
-        return hidden, {"unlike": unlike(painter(rows, at), pixels, at, painter.patch).sum()}
+        return hidden, {"unlike": painter(rows, at, pixels).sum()}
 
     def predicted(
         self, model: Model, part: str, device: torch.device, progress: Progress = quiet

@@ -10,6 +10,7 @@ from clearhead.errors import ClearheadError
 from clearhead.layers.picture_input import cut
 from clearhead.layers.stack import set_row_skipping
 from clearhead.models.vit import ViT
+from clearhead.ops.edges import WAYS, edges
 from clearhead.recipes.start import named_run
 from clearhead.train.companions import accompany, companion
 from clearhead.train.loop import Watch, train
@@ -33,7 +34,7 @@ def painting(model: ViT, images: Tensor, seed: int = 0) -> tuple[Tensor, Tensor,
     assert painter is not None
     torch.manual_seed(seed)
     hidden, rows, at = model.halfway(images, painter.layer)
-    return hidden, painter(rows, at), at
+    return hidden, painter.painted(rows, at), at
 
 
 def test_patches_are_those_that_unfold_cuts():
@@ -81,11 +82,25 @@ def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
     images, at = torch.randn(2, 3, 8, 8) * 3 + 1, torch.tensor([[0, 5, 7], [15, 2, 4]])
     true = cut(images, (2, 2))
     scaled = (true - true.mean(-1, keepdim=True)) / (true.var(-1, keepdim=True) + EVEN).sqrt()
+    wanted = Painter(vit().config).wanted(images)
+    assert equal(wanted, scaled)
     painted = scaled.scatter(1, at[:, :, None].expand(-1, -1, 12), 99.0)
-    assert unlike(painted, images, at, (2, 2)).abs().max() < 1e-9
-    assert equal(unlike(painted + 0.5, images, at, (2, 2)), torch.full((2,), 0.25))
+    assert unlike(painted, wanted, at).abs().max() < 1e-9
+    assert equal(unlike(painted + 0.5, wanted, at), torch.full((2,), 0.25))
     everything = torch.arange(16).expand(2, -1)
-    assert torch.equal(unlike(painted, images, everything, (2, 2)), torch.zeros(2))
+    assert torch.equal(unlike(painted, wanted, everything), torch.zeros(2))
+
+
+@pytest.mark.parametrize(("patch", "cell"), [(4, 2), (1, 1)])
+def test_edges_of_a_patch_are_those_of_its_cells_on_its_own_scale(patch, cell):
+    images = torch.randn(2, 3, 8, 8)
+    found = Painter(vit(patch=patch).config, paints="edges").wanted(images)
+    across, cells = 8 // patch, patch // cell
+    whole = edges(images, (cell, cell)).unflatten(2, (across, cells)).unflatten(4, (across, cells))
+    of_second_row = whole[:, :, 1, :, 0].flatten(1)
+    scaled = of_second_row - of_second_row.mean(1, keepdim=True)
+    scaled = scaled / (of_second_row.var(1, keepdim=True) + EVEN).sqrt()
+    assert found.shape == (2, across**2, 3 * WAYS * cells**2) and equal(found[:, across], scaled)
 
 
 def spec(**changes) -> PictureSpec:
@@ -105,7 +120,8 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
     _, painted, at = painting(model, batch.pixels, seed=3)
     torch.manual_seed(3)
     classes = F.cross_entropy(model.head(model.hidden(batch.pixels)), batch.targets, reduction="sum")
-    assert equal(losses["unlike"], unlike(painted, batch.pixels, at, (2, 2)).sum())
+    painter = companion(model, Painter)
+    assert painter is not None and equal(losses["unlike"], unlike(painted, painter.wanted(batch.pixels), at).sum())
     assert equal(losses["loss"], classes + 2.0 * losses["unlike"])
     task.enter(model, 0.5)
     assert sorted(task.losses(model, batch)) == ["accuracy", "loss"]
@@ -118,6 +134,7 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
         ({"kept_tokens": 16}, "painting is for patches that are left out: set kept_tokens"),
         ({"fields": {"patch": 4, "stride": 2}, "kept_tokens": 8}, "painting is for patches that don't overlap"),
         ({"painting": -1.0}, "painting"),
+        ({"paints": "words"}, "paints must be one of pixels, edges"),
     ],
 )
 def test_what_can_not_be_painted_is_told(changes, told):
@@ -125,9 +142,11 @@ def test_what_can_not_be_painted_is_told(changes, told):
         spec(**changes).open()
 
 
-def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path):
+@pytest.mark.parametrize("paints", ["pixels", "edges"])
+def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path, paints):
     words = ["device=cpu", "steps=30", "epochs=none", "painting=2", "kept_tokens=12", "fields.layers=3", "log_every=1"]
     words += ["fields.width=32", "fields.heads=2", "validate_every=15", "fields.pooling=mean", "warmup=5"]
+    words += [f"paints={paints}"]
     run, off = named_run("vit-digits", [], words), []
     train(run, tmp_path / "whole", Watch(updated=lambda step, steps, figures: off.append(figures["unlike"])))
     assert sum(off[-5:]) < 0.8 * sum(off[:5])

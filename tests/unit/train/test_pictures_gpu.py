@@ -11,6 +11,7 @@ from clearhead.models import create
 from clearhead.recipes import RECIPES
 from clearhead.train import pictures
 from clearhead.train.loop import Trainer, Watch
+from clearhead.train.painted import PAINTS
 from clearhead.train.ranks import Ranks
 from tests.support import equal
 
@@ -40,7 +41,12 @@ MORE = {"painting": 5.0, "confusion": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [*((name, {}) for name in NAMES), ("vit-cifar10", MORE), ("cct-cifar10", MORE)]
+    ("name", "more"),
+    [
+        *((name, {}) for name in NAMES),
+        *(("vit-cifar10", MORE | {"paints": paints}) for paints in PAINTS),
+        ("cct-cifar10", MORE),
+    ],
 )
 def test_a_training_step_never_waits_for_the_device(name, more, noise, tmp_path):
     run = RECIPES[name].make()
