@@ -24,7 +24,7 @@ UP = 2 / 3  # of a model's blocks stand before it
 SPREAD = 0.3  # of its places
 EVEN = 1e-2  # added to a patch's variance: one that is all the same has none
 PAINTS = ("pixels", "edges")
-CELLS = 2  # of edges, across a patch and down, where it can be halved
+LEAST = 4  # pixels across a cell of edges: of fewer they say less (docs/LOG.md)
 
 
 class Painter(Companion):
@@ -80,8 +80,8 @@ class Painter(Companion):
 
 
 def cells(patch: tuple[int, int]) -> int:
-    """How many cells of edges a patch has, across and down."""
-    return 1 if any(side % CELLS for side in patch) else CELLS
+    """How many cells of edges a patch has, across and down: two, where its halves are large enough."""
+    return 2 if all(side % 2 == 0 and side >= 2 * LEAST for side in patch) else 1
 
 
 def unlike(painted: Tensor, wanted: Tensor, at: Tensor) -> Tensor:
