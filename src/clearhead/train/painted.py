@@ -16,14 +16,13 @@ from ..layers import FeedForward, Heads, LayerNorm, LearnedPositions, Linear, Pa
 from ..layers.picture_input import cut
 from ..models.vit import ViTConfig
 from ..ops import init
-from ..ops.edges import WAYS, edges
+from ..ops.edges import edges
 from .companions import Companion
 
 WIDTH, HEADS = 128, 4  # of the decoder's one block
 UP = 2 / 3  # of a model's blocks stand before it
 SPREAD = 0.3  # of its places
 EVEN = 1e-2  # added to a patch's variance: one that is all the same has none
-PAINTS = ("pixels", "edges")
 LEAST = 4  # pixels across a cell of edges: of fewer they say less (docs/LOG.md)
 
 
@@ -33,17 +32,17 @@ class Painter(Companion):
 
     def __init__(self, config: ViTConfig, random: Generator | None = None, paints: str = "pixels") -> None:
         super().__init__()
-        self.paints = paints
         self.layer, self.patches = max(1, round(UP * config.layers)), config.patches
         self.patch: tuple[int, int] = config.patch  # pyright: ignore[reportAttributeAccessIssue]
+        self.truth = PAINTS[paints]
         self.read = Linear(config.width, WIDTH)
         self.hole, self.places = nn.Parameter(torch.empty(WIDTH)), LearnedPositions(config.patches, WIDTH)
         attention = SelfAttention(WIDTH, Heads.of(WIDTH, HEADS))
         feed_forward = FeedForward(WIDTH, 4 * WIDTH, "gelu-tanh")
         self.block = PreNormBlock(attention, feed_forward, lambda: LayerNorm(WIDTH))
         self.norm = LayerNorm(WIDTH)
-        values = WAYS * cells(self.patch) ** 2 if paints == "edges" else math.prod(self.patch)
-        self.paint = Linear(WIDTH, config.channels * values)
+        example = torch.zeros(1, config.channels, *config.image)  # pyright: ignore[reportGeneralTypeIssues]
+        self.paint = Linear(WIDTH, self.truth(example, self.patch).shape[-1])
         self._initialise(random)
 
     def _initialise(self, random: Generator | None) -> None:
@@ -70,18 +69,18 @@ class Painter(Companion):
     @torch.no_grad()
     def wanted(self, images: Tensor) -> Tensor:
         """(B,patches,values): what belongs there, of each patch with a mean of 0 and about a deviation of 1."""
-        if self.paints == "edges":
-            (high, wide), across = self.patch, cells(self.patch)
-            true = cut(edges(images.float(), (high // across, wide // across)), (across, across))
-        else:
-            true = cut(images, self.patch).float()
+        true = self.truth(images.float(), self.patch)
         variance, mean = torch.var_mean(true, -1, keepdim=True)
         return (true - mean) * torch.rsqrt(variance + EVEN)
 
 
-def cells(patch: tuple[int, int]) -> int:
-    """How many cells of edges a patch has, across and down: two, where its halves are large enough."""
-    return 2 if all(side % 2 == 0 and side >= 2 * LEAST for side in patch) else 1
+def edges_of(images: Tensor, patch: tuple[int, int]) -> Tensor:
+    """(B,patches,values): edges in two cells across a patch and down, where its halves are large enough, or in one."""
+    cells = 2 if all(side % 2 == 0 and side >= 2 * LEAST for side in patch) else 1
+    return cut(edges(images, (patch[0] // cells, patch[1] // cells)), (cells, cells))
+
+
+PAINTS = {"pixels": cut, "edges": edges_of}
 
 
 def unlike(painted: Tensor, wanted: Tensor, at: Tensor) -> Tensor:

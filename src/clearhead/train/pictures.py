@@ -90,6 +90,9 @@ class PictureSpec(Spec):
         self.require_probabilities("smoothing", "held_out", "confusion")
         self.require_weights("painting")
         self.require_choice("paints", PAINTS)
+        self.require(
+            self.painting > 0 or self.paints == "pixels", f"paints={self.paints} is for painting: set that too"
+        )
         Augmentation.from_dict(self.augmentation or {})
         for name in ("mixing", "strength", "kept_tokens"):
             check_course(self, name)

@@ -135,6 +135,7 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
         ({"fields": {"patch": 4, "stride": 2}, "kept_tokens": 8}, "painting is for patches that don't overlap"),
         ({"painting": -1.0}, "painting"),
         ({"paints": "words"}, "paints must be one of pixels, edges"),
+        ({"paints": "edges", "painting": 0.0}, "paints=edges is for painting: set that too"),
     ],
 )
 def test_what_can_not_be_painted_is_told(changes, told):
