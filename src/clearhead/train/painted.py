@@ -75,9 +75,14 @@ class Painter(Companion):
 
 
 def edges_of(images: Tensor, patch: tuple[int, int]) -> Tensor:
-    """(B,patches,values): edges in two cells across a patch and down, where its halves are large enough, or in one."""
+    """(B,patches,values): edges in two cells across a patch and down, where its halves are large enough, or in one.
+
+    A cell that is too small looks beyond its patch.
+    """
     cells = 2 if all(side % 2 == 0 and side >= 2 * LEAST for side in patch) else 1
-    return cut(edges(images, (patch[0] // cells, patch[1] // cells)), (cells, cells))
+    high, wide = (side // cells for side in patch)
+    above, beside = (max(0, math.ceil((LEAST - side) / 2)) for side in (high, wide))
+    return cut(edges(images, (high, wide), (above, beside)), (cells, cells))
 
 
 PAINTS = {"pixels": cut, "edges": edges_of}

@@ -1,6 +1,7 @@
 """Histograms of edges, beside the same written out pixel by pixel, and on pictures whose edges are plain to see."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -10,25 +11,32 @@ from clearhead.ops.edges import NOISE, WAYS, edges
 from tests.support import equal
 
 
-def written_out(image: Tensor, cell: tuple[int, int]) -> Tensor:
+def written_out(image: Tensor, cell: tuple[int, int], beyond: tuple[int, int]) -> Tensor:
     """One channel (H,W) -> (WAYS,H/cell,W/cell)."""
     rows, columns = image.shape
     found = torch.zeros(WAYS, rows // cell[0], columns // cell[1], dtype=torch.float64)
     pixel = image.tolist()
-    for y in range(rows):
-        for x in range(columns):
-            right = pixel[y][x + 1] - pixel[y][x - 1] if 0 < x < columns - 1 else 0.0
-            down = pixel[y + 1][x] - pixel[y - 1][x] if 0 < y < rows - 1 else 0.0
-            way = math.floor(math.degrees(math.atan2(down, right)) % 180 / (180 / WAYS))
-            found[way % WAYS, y // cell[0], x // cell[1]] += math.sqrt(right**2 + down**2)
+    for y, x in product(range(rows), range(columns)):
+        right = pixel[y][x + 1] - pixel[y][x - 1] if 0 < x < columns - 1 else 0.0
+        down = pixel[y + 1][x] - pixel[y - 1][x] if 0 < y < rows - 1 else 0.0
+        way = math.floor(math.degrees(math.atan2(down, right)) % 180 / (180 / WAYS))
+        for i, j in product(range(found.shape[1]), range(found.shape[2])):
+            if _counts(y, i, cell[0], beyond[0]) and _counts(x, j, cell[1], beyond[1]):
+                found[way % WAYS, i, j] += math.sqrt(right**2 + down**2)
     return found / (found.square().sum(0).sqrt() + NOISE)
 
 
-@pytest.mark.parametrize("cell", [(2, 2), (4, 2), (1, 1)])
-def test_they_are_those_that_are_written_out_pixel_by_pixel(cell):
+def _counts(pixel: int, cell: int, wide: int, beyond: int) -> bool:
+    return cell * wide - beyond <= pixel < (cell + 1) * wide + beyond
+
+
+@pytest.mark.parametrize(
+    ("cell", "beyond"), [((2, 2), (0, 0)), ((4, 2), (0, 0)), ((1, 1), (0, 0)), ((2, 2), (1, 1)), ((4, 1), (0, 2))]
+)
+def test_they_are_those_that_are_written_out_pixel_by_pixel(cell, beyond):
     images = torch.randn(2, 3, 8, 4)
-    expected = torch.stack([torch.cat([written_out(channel, cell) for channel in image]) for image in images])
-    assert equal(edges(images, cell), expected.float())
+    expected = torch.stack([torch.cat([written_out(channel, cell, beyond) for channel in image]) for image in images])
+    assert equal(edges(images, cell, beyond), expected.float())
 
 
 @pytest.mark.parametrize(("turned", "way"), [(False, 0), (True, WAYS // 2)])

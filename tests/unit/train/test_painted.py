@@ -91,12 +91,12 @@ def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
     assert torch.equal(unlike(painted, wanted, everything), torch.zeros(2))
 
 
-@pytest.mark.parametrize(("patch", "cell"), [(8, 4), (4, 4), (1, 1)])
-def test_edges_of_a_patch_are_those_of_its_cells_on_its_own_scale(patch, cell):
+@pytest.mark.parametrize(("patch", "cell", "beyond"), [(8, 4, 0), (4, 4, 0), (2, 2, 1), (1, 1, 2)])
+def test_edges_of_a_patch_are_those_of_its_cells_on_its_own_scale(patch, cell, beyond):
     images = torch.randn(2, 3, 16, 16)
     found = Painter(vit(image=16, patch=patch).config, paints="edges").wanted(images)
     across, cells = 16 // patch, patch // cell
-    whole = edges(images, (cell, cell)).unflatten(2, (across, cells)).unflatten(4, (across, cells))
+    whole = edges(images, (cell, cell), (beyond, beyond)).unflatten(2, (across, cells)).unflatten(4, (across, cells))
     of_second_row = whole[:, :, 1, :, 0].flatten(1)
     scaled = of_second_row - of_second_row.mean(1, keepdim=True)
     scaled = scaled / (of_second_row.var(1, keepdim=True) + EVEN).sqrt()
