@@ -358,7 +358,7 @@ def test_an_evaluation_is_the_mean_over_every_target_token(files):
 def test_it_learns_to_say_numbers_and_the_folder_translates_them(files, tmp_path):
     task = opened(files, metric="exact_match", written=50)
     assert task.higher_is_better and task.evaluate(task.model(0), "valid", CPU)["exact_match"] < 0.1
-    model = trained(task, steps=260, rate=8e-3, size=1200)
+    model = trained(task, steps=400, rate=8e-3, size=1200)
     figures = task.evaluate(model, "valid", CPU)
     assert figures["exact_match"] > 0.85 and figures["loss"] < 0.2, figures
     task.save(save(model, tmp_path / "run"))
