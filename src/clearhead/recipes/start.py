@@ -10,6 +10,7 @@ from typing import Any
 from ..data.text_files import all_facts
 from ..errors import ClearheadError, near
 from ..models import names
+from ..runs.places import CARRIED, located
 from ..train.loop import Outcome, Run, Watch
 from ..train.loop import train as train_run
 from ..train.records import NAME, read_run, with_keys, write_run
@@ -30,10 +31,10 @@ def named_run(
         run = recipe(what, quick)
     elif quick:
         raise ClearheadError(f"--quick is for recipes, and {what!r} is none")
-    elif what in names() or Path(what).exists():
+    elif what in names() or located(what).exists():
         run = own_run(what, data, folder)
     else:
-        raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names()])}")
+        raise ClearheadError(f"there is no recipe or model '{what}'{near(what, [*RECIPES, *names(), *CARRIED])}")
     return changed(run, [*where(run, folder), *keys])
 
 

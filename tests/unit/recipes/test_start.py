@@ -12,6 +12,7 @@ from clearhead.errors import ClearheadError
 from clearhead.recipes import RECIPES, recipe
 from clearhead.recipes.start import FIRST, changed, claim, named_run, train
 from clearhead.train.records import read_run
+from tests.minilm import tiny
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,15 @@ def test_the_package_can_be_called_and_trains_as_the_command_does(tmp_path):
     assert read_run(tmp_path / "run").settings.batching.size == 8
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 3
     assert ch.train.loop.Run  # and is still the package
+
+
+def test_weights_that_a_package_carries_are_trained_by_their_name(tmp_path, monkeypatch):
+    folder, table = tiny(tmp_path / "model"), tmp_path / "table.csv"
+    table.write_text("text,label\ngood,1\nbad,0\n")
+    monkeypatch.setattr("clearhead.runs.places.carried", lambda name: folder)
+    run, new = (named_run(name, [str(table)], ["steps=1"]) for name in ("all-minilm-l6-v2", "minilm-l6"))
+    assert run.spec.model == "all-minilm-l6-v2"
+    assert run.settings.optimiser.rate < new.settings.optimiser.rate  # as it goes on from weights
 
 
 def test_a_second_stage_begins_with_the_first_ones_weights(tmp_path):
