@@ -44,6 +44,7 @@ from .task import Batching, Progress, Spec, evaluating, quiet
 CENTRE = 0.875  # the share of a photograph's middle that a new model sees
 SAMPLED = 512  # photographs from which a new model's mean and deviation are taken
 EVALUATED = 256  # pictures that are evaluated at once
+ON_A_CPU = 4096  # patches of them there: tensors of tens of megabytes are given back to the system after each use
 LEAST_DEVIATION = 1 / 255  # of pictures that are all the same
 MANY_CLASSES = 10
 
@@ -294,12 +295,13 @@ class PictureTask:
         return torch.cat(scores), data.labels.cpu()
 
     def _in_order(self, data: Pictures, device: torch.device) -> Iterator[Tensor]:
+        at_once = max(1, min(EVALUATED, ON_A_CPU // self.config.patches)) if device.type == "cpu" else EVALUATED
         if self._fits(data):
-            for pixels, _ in self._source(data, Batching(size=EVALUATED), device, None).ordered():
+            for pixels, _ in self._source(data, Batching(size=at_once), device, None).ordered():
                 yield self._coloured(pixels)
             return
-        for start in range(0, len(data), EVALUATED):
-            some = data.pixels[start : start + EVALUATED]
+        for start in range(0, len(data), at_once):
+            some = data.pixels[start : start + at_once]
             pictures = [pixels.permute(1, 2, 0).numpy() for pixels in some] if isinstance(some, Tensor) else some
             pixels = torch.stack(in_threads(self.preprocessor, map(_without_single_channel, pictures)))
             yield self._coloured(pixels).to(device)
