@@ -3,7 +3,8 @@
     python -m benchmarks.together PLAN FOLDER --seconds 560 [--at-once 4] [--share] [--pack FOLDER] [--json]
 
 A plan is a text file. A line `name: train RECIPE key=value ...` trains into FOLDER/name, any other `name: MODULE ...`
-is what Python's -m runs; what it says goes to FOLDER/name.log. An empty line ends a stage, `#` begins a comment.
+is what Python's -m runs; what it says goes to FOLDER/name.log. An empty line ends a stage, `#` begins a comment. Behind
+a line `*: words` all lines begin with these words, until another says otherwise.
 Of a stage so many run `--at-once`, in the plan's order, all unless given: while one compiles others keep the GPU busy,
 and where the time is too short the last of them are missing, not all. Once the time is over, all that still runs is
 ended and what comes behind it is not started. Told in the end are everyone's end and last figures or words; of a run
@@ -31,7 +32,8 @@ from clearhead.errors import ClearheadError
 
 from . import table
 
-LINE = re.compile(r"(?P<name>[\w.-]+): +(?P<words>\S.*)")
+LINE = re.compile(r"(?P<name>\*|[\w.-]+):(?P<words>( .*)?)")
+ALL = "*"
 LOOK_EVERY = 0.2  # seconds
 GRACE = 5.0  # seconds between asking a process to end and ending it
 LAST = 15  # lines of a log
@@ -54,15 +56,17 @@ class Outcome:
 
 
 def stages_of(plan: str) -> Stages:
-    stages, names = Stages([{}]), set[str]()
+    stages, names, before = Stages([{}]), set[str](), list[str]()
     for number, line in enumerate(plan.splitlines(), 1):
         text = line.split("#")[0].strip()
         found = LINE.fullmatch(text)
-        if found and found["name"] not in names:
+        if found and found["name"] == ALL:
+            before = _split(found["words"], number)
+        elif found and found["name"] not in names and (words := before + _split(found["words"], number)):
             names.add(found["name"])
-            stages[-1][found["name"]] = _split(found["words"], number)
+            stages[-1][found["name"]] = words
         elif text:
-            reason = f"{found['name']!r} is there before" if found else "no `name: words`"
+            reason = f"{found['name']!r} is there before" if found and found["name"] in names else "no `name: words`"
             raise ClearheadError(f"line {number} of the plan: {reason}")
         elif not line.strip() and stages[-1]:
             stages.append({})

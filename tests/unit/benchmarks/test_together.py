@@ -14,6 +14,7 @@ from clearhead.recipes.start import named_run
 
 PLANS = Path(together.__file__).with_name("plans")
 SLEEP = 'timeit -n1 -r1 "import time; time.sleep(60)"'
+OF_RECIPES = ("benchmarks.busy", "benchmarks.variants")
 TINY = "fields.width=16 fields.heads=2 fields.layers=1 warmup=2 device=cpu"
 
 
@@ -30,11 +31,20 @@ def test_a_plan_is_stages_of_named_commands():
     assert second == {"c": ["timeit", "pass"]}
 
 
+def test_what_all_lines_begin_with_is_said_once_until_it_is_said_anew():
+    plan = "a: x\n*: train vit-digits\nb:\nc: seed=1\n\nd: seed=2\n*: timeit\ne: pass\n*:\nf: y z\n"
+    first, second = stages_of(plan)
+    assert first == {"a": ["x"], "b": ["train", "vit-digits"], "c": ["train", "vit-digits", "seed=1"]}
+    assert second == {"d": ["train", "vit-digits", "seed=2"], "e": ["timeit", "pass"], "f": ["y", "z"]}
+
+
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
         ("a: timeit pass\na: timeit pass", "line 2 of the plan: 'a' is there before"),
         ("timeit pass", "line 1 of the plan: no `name: words`"),
+        ("a:", "line 1 of the plan: no `name: words`"),
+        ("*: timeit", "the plan is empty"),
         ("# nothing\n\n", "the plan is empty"),
         ("a: timeit 'pass", "line 1 of the plan: No closing quotation"),
     ],
@@ -90,8 +100,9 @@ def test_every_plan_that_lies_here_names_recipes_and_settings_that_there_are(pla
         else:
             assert find_spec(words[0]), f"{name}: there is no {words[0]}"
             tried = [words[place + 1] for place, word in enumerate(words) if word == "--try"]
-            for changes in tried:
-                assert named_run(words[1], [], changes.split()).name == words[1]
+            of_all = [word for word in words[2:] if "=" in word and word not in tried]
+            for changes in ([], *(one.split() for one in tried)) if words[0] in OF_RECIPES else ():
+                assert named_run(words[1], [], [*of_all, *changes]).name == words[1]
 
 
 def test_of_a_run_that_was_cut_off_the_last_figures_are_told(tmp_path):
