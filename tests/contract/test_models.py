@@ -106,6 +106,7 @@ def test_exactly_the_catalogued_sites_fire(name, model, inputs):
         model(*inputs)
     fired = {site.partition("#")[0] for site in trace}
     assert sorted(fired) == sorted(sites_of(name, model.config.layers))
+    assert model.catalogue == name
 
 
 def test_recording_changes_no_bit_of_the_reference_path(model, inputs):

@@ -201,6 +201,18 @@ def test_trace_takes_a_picture(cli, picture: Path):
     assert red[0][0] == pytest.approx(200 / 255 * 2 - 1, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("model", "site", "meaning"),
+    [
+        ("vit-c10", "input.projected", "each patch times the projection"),
+        ("cct-7-3x1", "input.projected", "the largest of 3 x 3 at every second pixel"),
+        ("cct-7-3x1", "pooling.weights", "softmax over the rows: how much of each goes into the mean"),
+    ],
+)
+def test_trace_says_what_a_site_is_in_this_very_model(cli, picture: Path, model: str, site: str, meaning: str):
+    assert meaning in cli("trace", model, "--image", str(picture), "--site", site).out
+
+
 def test_trace_keeps_the_whole_trace_in_a_file(cli, tmp_path: Path):
     kept = tmp_path / "trace.safetensors"
     assert f"the whole trace is in {kept}" in cli("trace", "deck", "-o", str(kept)).out.replace("\n", "")

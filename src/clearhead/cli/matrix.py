@@ -5,16 +5,18 @@ from typing import Any
 
 from torch import Tensor
 
-from ..trace import SITES
+from ..models import Model
+from ..trace import SITES, VARIANTS
 
 ROWS = 8
 GAP = "  "
 
 
-def meaning_of(family: str, site: str) -> str:
-    """The catalogue's words for a site."""
-    plain = site.partition("#")[0]
-    return next((known.meaning for known in SITES[family] if fnmatch.fnmatchcase(plain, known.name)), "")
+def meaning_of(model: Model, site: str) -> str:
+    """The words for a site of the model's own catalogue, or of another that knows a part it has besides."""
+    plain, every = site.partition("#")[0], SITES | VARIANTS
+    sites = [*every[model.catalogue], *(known for name in VARIANTS for known in VARIANTS[name])]
+    return next((known.meaning for known in sites if fnmatch.fnmatchcase(plain, known.name)), "")
 
 
 def drawn(value: Tensor, tokens: list[str] | None, width: int) -> list[str]:

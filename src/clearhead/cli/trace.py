@@ -98,7 +98,7 @@ def _print(model: Model, trace: Trace, out: Path | None) -> None:
             console.print(f"{key}: {escape(str(trace.about[key]))}")
     for name, value in trace.items():
         shape = " x ".join(map(str, value.shape))
-        console.print(f"\n[bold cyan]{name}[/bold cyan]  {shape}  [dim]{meaning_of(model.family, name)}[/dim]")
+        console.print(f"\n[bold cyan]{name}[/bold cyan]  {shape}  [dim]{meaning_of(model, name)}[/dim]")
         for line in drawn(value, row_tokens(trace.about, name), console.width - 2):
             console.print("  " + line, markup=False)
     for name, shape in trace.left_out.items():

@@ -141,6 +141,11 @@ class Model(nn.Module):
     origin: Origin = Origin("a model built by hand")
     float8: bool = False  # while it learns, its last product is in 8 bits: set by train/token_loss.py
 
+    @property
+    def catalogue(self) -> str:
+        """Which of the lists in trace/sites.py names what it computes."""
+        return self.family
+
     def hidden(self, *inputs: Any, **options: Any) -> Any:
         raise NotImplementedError
 

@@ -202,6 +202,10 @@ class ViT(Model):
         self.path: Path = "fused"
         self.kept_tokens: int | None = None
 
+    @property
+    def catalogue(self) -> str:
+        return "cct" if self.config.tokenizer == "convolution" else self.family
+
     def _input(self) -> PictureInput:
         c = self.config
         if c.tokenizer == "convolution":
