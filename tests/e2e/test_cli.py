@@ -207,10 +207,18 @@ def test_trace_takes_a_picture(cli, picture: Path):
         ("vit-c10", "input.projected", "each patch times the projection"),
         ("cct-7-3x1", "input.projected", "the largest of 3 x 3 at every second pixel"),
         ("cct-7-3x1", "pooling.weights", "softmax over the rows: how much of each goes into the mean"),
+        ("cct-7-3x1", "encoder.blocks.0.after_feed_forward", "the normed rows plus what the feed-forward layer added"),
     ],
 )
 def test_trace_says_what_a_site_is_in_this_very_model(cli, picture: Path, model: str, site: str, meaning: str):
     assert meaning in cli("trace", model, "--image", str(picture), "--site", site).out
+
+
+def test_trace_says_what_a_part_is_that_only_another_catalogue_has(cli, picture: Path, tmp_path: Path):
+    sizes = {"width": 16, "layers": 1, "heads": 2, "image": 32, "patch": 8, "pooling": "sequence"}
+    clearhead.save(clearhead.create("vit-ti16", device="cpu", seed=0, **sizes), tmp_path)
+    said = cli("trace", str(tmp_path), "--image", str(picture)).out
+    assert "each patch times the projection" in said and "a learned score for every row" in said
 
 
 def test_trace_keeps_the_whole_trace_in_a_file(cli, tmp_path: Path):

@@ -1,6 +1,7 @@
 """A tensor as a person reads it: one matrix of it, cut to the screen, three digits, rows named by tokens."""
 
 import fnmatch
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -14,8 +15,8 @@ GAP = "  "
 
 def meaning_of(model: Model, site: str) -> str:
     """The words for a site of the model's own catalogue, or of another that knows a part it has besides."""
-    plain, every = site.partition("#")[0], SITES | VARIANTS
-    sites = [*every[model.catalogue], *(known for name in VARIANTS for known in VARIANTS[name])]
+    plain, own = site.partition("#")[0], (SITES | VARIANTS)[model.catalogue]
+    sites = chain(own, *VARIANTS.values())
     return next((known.meaning for known in sites if fnmatch.fnmatchcase(plain, known.name)), "")
 
 

@@ -41,7 +41,13 @@ def _cross(at: str) -> list[Site]:
 
 
 def _block(
-    at: str, *, masked: bool = False, biased: bool = False, gated: bool = False, cross: bool = False
+    at: str,
+    *,
+    masked: bool = False,
+    biased: bool = False,
+    gated: bool = False,
+    cross: bool = False,
+    second: str = "the residual: before plus what the feed-forward layer added",
 ) -> list[Site]:
     return [
         Site(f"{at}.input", "B,L,d", "what comes into the block"),
@@ -54,7 +60,7 @@ def _block(
         Site(f"{at}.feed_forward.expanded", "B,L,f", "X W_1 + b_1"),
         Site(f"{at}.feed_forward.hidden", "B,L,f", "after the non-linearity"),
         Site(f"{at}.feed_forward.output", "B,L,d", "times W_2, plus b_2"),
-        Site(f"{at}.after_feed_forward", "B,L,d", "the residual: before plus what the feed-forward layer added"),
+        Site(f"{at}.after_feed_forward", "B,L,d", second),
     ]
 
 
@@ -132,7 +138,7 @@ VARIANTS: dict[str, list[Site]] = {
         Site("input.projected", "B,N,d", "the largest of 3 x 3 at every second pixel"),
         Site("input.positions", "N,d", "the positions' rows"),
         Site("input.summed", "B,N,d", "rows plus positions"),
-        *_block("encoder.blocks.*"),
+        *_block("encoder.blocks.*", second="the residual: the normed rows plus what the feed-forward layer added"),
         Site("encoder.norm.normed", "B,N,d", "the norm behind the last block"),
         Site("pooling.scores", "B,N", "a learned score for every row"),
         Site("pooling.weights", "B,N", "softmax over the rows: how much of each goes into the mean"),
