@@ -5,6 +5,9 @@ pictures are few (Das et al. 2024). It goes along with patches that are left out
 up the stack a small decoder reads the rows that are there, and a row of its own in all other places, and says what
 belongs there: which pixels, or which edges (Wei et al. 2022), on the scale of each patch's own mean and deviation. It
 is a part of the model only while that learns: what is saved is a plain ViT.
+
+Where patches are left out in squares (`square`), such a square is one place, and is read as the mean of its rows: CCT
+has four times as many rows as its pictures have places worth telling apart.
 """
 
 import math
@@ -13,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..layers import FeedForward, Heads, LayerNorm, LearnedPositions, Linear, Pass, PreNormBlock, SelfAttention
-from ..layers.picture_input import cut
+from ..layers.picture_input import cut, squares_of
 from ..models.vit import ViTConfig
 from ..ops import init
 from ..ops.edges import edges
@@ -30,13 +33,17 @@ class Painter(Companion):
     name = "painter"
     compiled_whole = True
 
-    def __init__(self, config: ViTConfig, random: Generator | None = None, paints: str = "pixels") -> None:
+    def __init__(
+        self, config: ViTConfig, random: Generator | None = None, paints: str = "pixels", square: int = 1
+    ) -> None:
         super().__init__()
-        self.layer, self.patches = max(1, round(UP * config.layers)), config.patches
-        self.patch: tuple[int, int] = config.patch  # pyright: ignore[reportAttributeAccessIssue]
+        self.layer, self.count = max(1, round(UP * config.layers)), config.patches // square**2
+        self.square, self.columns = square, config.grid[1]
+        high, wide = config.patch  # pyright: ignore[reportGeneralTypeIssues]
+        self.patch = high * square, wide * square
         self.truth = PAINTS[paints]
         self.read = Linear(config.width, WIDTH)
-        self.hole, self.places = nn.Parameter(torch.empty(WIDTH)), LearnedPositions(config.patches, WIDTH)
+        self.hole, self.places = nn.Parameter(torch.empty(WIDTH)), LearnedPositions(self.count, WIDTH)
         attention = SelfAttention(WIDTH, Heads.of(WIDTH, HEADS))
         feed_forward = FeedForward(WIDTH, 4 * WIDTH, "gelu-tanh")
         self.block = PreNormBlock(attention, feed_forward, lambda: LayerNorm(WIDTH))
@@ -56,19 +63,26 @@ class Painter(Companion):
 
     def forward(self, rows: Tensor, at: Tensor, images: Tensor) -> Tensor:
         """rows (B,K,width) of the patches of `images` that `at` (B,K) names -> how far off the others are, (B,)."""
-        return unlike(self.painted(rows, at), self.wanted(images), at)
+        places, at = self.read_in_squares(rows, at)
+        return unlike(self.painted(places, at), self.wanted(images), at)
+
+    def read_in_squares(self, rows: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """What there is to read, and of which places: a row of each square, if patches were left out in squares."""
+        if self.square == 1:
+            return rows, at
+        return rows.unflatten(1, (-1, self.square**2)).mean(2), squares_of(at, self.columns, self.square)
 
     def painted(self, rows: Tensor, at: Tensor) -> Tensor:
-        """(B,patches,values): what is said to belong there."""
+        """Rows (B,K,width) of the places that `at` (B,K) names -> (B,places,values): what is said to be in each."""
         read = self.read(rows)
-        holes = self.hole.to(read.dtype).expand(len(rows), self.patches, -1)
+        holes = self.hole.to(read.dtype).expand(len(rows), self.count, -1)
         x = holes.scatter(1, at.unsqueeze(2).expand(-1, -1, WIDTH), read)
-        x = x + self.places(self.patches).to(x.dtype)
+        x = x + self.places(self.count).to(x.dtype)
         return self.paint(self.norm(self.block(x, Pass(), 0)))
 
     @torch.no_grad()
     def wanted(self, images: Tensor) -> Tensor:
-        """(B,patches,values): what belongs there, of each patch with a mean of 0 and about a deviation of 1."""
+        """(B,places,values): what is there, of each place with a mean of 0 and about a deviation of 1."""
         true = self.truth(images.float(), self.patch)
         variance, mean = torch.var_mean(true, -1, keepdim=True)
         return (true - mean) * torch.rsqrt(variance + EVEN)

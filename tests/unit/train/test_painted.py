@@ -34,7 +34,7 @@ def painting(model: ViT, images: Tensor, seed: int = 0) -> tuple[Tensor, Tensor,
     assert painter is not None
     torch.manual_seed(seed)
     hidden, rows, at = model.halfway(images, painter.layer)
-    return hidden, painter.painted(rows, at), at
+    return hidden, painter.painted(*painter.read_in_squares(rows, at)), at
 
 
 def test_patches_are_those_that_unfold_cuts():
@@ -76,6 +76,24 @@ def test_nothing_is_seen_of_what_was_left_out():
     shown = left_out.view(3, 1, 4, 4).repeat_interleave(2, 2).repeat_interleave(2, 3)
     again, repainted, _ = painting(model, torch.where(shown, torch.randn(()) * 5, images))
     assert torch.equal(hidden, again) and torch.equal(painted, repainted)
+
+
+def test_squares_that_were_left_out_are_painted_as_one_patch_each_from_the_means_of_the_others():
+    """Independently: each square's rows are looked up and averaged one by one."""
+    model, images = vit(), torch.randn(2, 3, 8, 8)
+    model.keep_tokens(8, square=2)
+    painter = Painter(model.config, torch.Generator().manual_seed(0), square=2)
+    torch.manual_seed(0)
+    _, rows, at = model.halfway(images, painter.layer)
+    means, seen = torch.zeros(2, 2, 32), torch.zeros(2, 2, dtype=torch.int64)
+    for picture in range(2):
+        squares = sorted({int(place) // 4 // 2 * 2 + int(place) % 4 // 2 for place in at[picture]})
+        for number, square in enumerate(squares):
+            own = [place // 4 // 2 * 2 + place % 4 // 2 == square for place in at[picture].tolist()]
+            means[picture, number], seen[picture, number] = rows[picture][torch.tensor(own)].mean(0), square
+    larger = Painter(vit(patch=4).config, torch.Generator().manual_seed(0))
+    assert equal(painter.wanted(images), larger.wanted(images))
+    assert equal(painter(rows, at, images), unlike(painter.painted(means, seen), larger.wanted(images), seen))
 
 
 def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
@@ -135,6 +153,10 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
         ({"fields": {"patch": 4, "stride": 2}, "kept_tokens": 8}, "painting is for patches that don't overlap"),
         ({"painting": -1.0}, "painting"),
         ({"paints": "words"}, "paints must be one of pixels, edges"),
+        ({"square": 3}, "4 x 4 patches can't be cut into squares of 3 x 3"),
+        ({"square": 2, "kept_tokens": (8, 0.5, 10)}, "squares of 2 x 2 patches are kept whole: 10 patches are not"),
+        ({"square": 0}, "square must be a whole number from 1"),
+        ({"square": 2, "painting": 0.0, "kept_tokens": None}, "square is for kept_tokens: set that too"),
         ({"paints": "edges", "painting": 0.0}, "paints=edges is for painting: set that too"),
     ],
 )
@@ -143,11 +165,11 @@ def test_what_can_not_be_painted_is_told(changes, told):
         spec(**changes).open()
 
 
-@pytest.mark.parametrize("paints", ["pixels", "edges"])
-def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path, paints):
+@pytest.mark.parametrize("how", ["paints=pixels", "paints=edges", "paints=edges square=2"])
+def test_a_run_learns_to_paint_goes_on_exactly_and_leaves_a_plain_vit(tmp_path, how):
     words = ["device=cpu", "steps=30", "epochs=none", "painting=2", "kept_tokens=12", "fields.layers=3", "log_every=1"]
     words += ["fields.width=32", "fields.heads=2", "validate_every=15", "fields.pooling=mean", "warmup=5"]
-    words += [f"paints={paints}"]
+    words += how.split()
     run, off = named_run("vit-digits", [], words), []
     train(run, tmp_path / "whole", Watch(updated=lambda step, steps, figures: off.append(figures["unlike"])))
     assert sum(off[-5:]) < 0.8 * sum(off[:5])
