@@ -55,23 +55,6 @@ def cut(images: Tensor, patch: tuple[int, int]) -> Tensor:
     return pieces.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * high * wide)
 
 
-def patches_in(squares: Tensor, columns: int, side: int) -> Tensor:
-    """Squares of side x side patches (B,K), numbered row by row -> their patches (B,K*side*side), square by square.
-
-    `columns` is how many patches stand side by side in a picture.
-    """
-    across = columns // side
-    first = squares // across * (side * columns) + squares % across * side
-    steps = torch.arange(side, device=squares.device)
-    return (first[:, :, None, None] + steps[:, None] * columns + steps).flatten(1)
-
-
-def squares_of(patches: Tensor, columns: int, side: int) -> Tensor:
-    """What `patches_in` was given."""
-    first = patches[:, :: side * side]
-    return first // columns // side * (columns // side) + first % columns // side
-
-
 class PatchInput(PictureInput):
     """An image cut into patches, each flattened (channel, row, column) and projected; [CLS] in front; positions added.
 

@@ -37,7 +37,6 @@ from ..layers import (
     SequencePooling,
     Stack,
 )
-from ..layers.picture_input import patches_in
 from ..ops import ACTIVATIONS, Path, init, positions
 from ..trace import recording, tap
 from .base import Config, Family, Model
@@ -202,7 +201,6 @@ class ViT(Model):
         self.output = Linear(c.width, c.num_classes)
         self.path: Path = "fused"
         self.kept_tokens: int | None = None
-        self.square = 1
 
     @property
     def catalogue(self) -> str:
@@ -244,28 +242,19 @@ class ViT(Model):
         feed_forward = FeedForward(c.width, c.ff or 4 * c.width, c.activation, dropout=c.dropout)
         return NORMS[c.norm](attention, feed_forward, self._norm, dropout=c.dropout)
 
-    def keep_tokens(self, count: int | None, square: int = 1) -> None:
-        """In training only so many patches of each picture are computed, drawn anew each time; None: all of them.
-
-        They are drawn in squares of so many by so many patches.
-        """
-        (rows, columns), patches = self.config.grid, self.config.patches
-        if square < 1 or rows % square or columns % square:
-            raise ClearheadError(f"{rows} x {columns} patches can't be cut into squares of {square} x {square}")
+    def keep_tokens(self, count: int | None) -> None:
+        """In training only so many patches of each picture are computed, drawn anew each time; None: all of them."""
+        patches = self.config.patches
         if count is not None and not 1 <= count <= patches:
             raise ClearheadError(f"a picture has {patches} patches: from 1 to all of them can be kept, not {count}")
-        if count is not None and count % square**2:
-            raise ClearheadError(f"squares of {square} x {square} patches are kept whole: {count} patches are not")
-        self.kept_tokens, self.square = None if count == patches else count, square
+        self.kept_tokens = None if count == patches else count
 
     def _drawn(self, images: Tensor) -> Tensor | None:
-        """Which patches of each picture go on, (B,K), square by square; None: all."""
+        """Which patches of each picture go on, (B,K); None: all."""
         if not self.training or self.kept_tokens is None:
             return None
-        area = self.square**2
-        lots = torch.rand(len(images), self.config.patches // area, device=images.device)
-        squares = lots.topk(self.kept_tokens // area, 1, sorted=False).indices
-        return squares if area == 1 else patches_in(squares, self.config.grid[1], self.square)
+        lots = torch.rand(len(images), self.config.patches, device=images.device)
+        return lots.topk(self.kept_tokens, 1, sorted=False).indices
 
     def _shared(self, at: Tensor | None) -> Pass:
         """Where the rows stand, for rotary layers, if not all are there."""

@@ -155,8 +155,8 @@ def cct_cifar10() -> Run:
     """CCT-7/3x1 (3.76M parameters: convolutional tokenizer, sequence pooling) from scratch on CIFAR-10.
 
     Unlike its authors' it has rotary positions beside the learned ones, which start as sinusoids: as many parameters. A
-    quarter of the rows is computed for 60% of the run, then half, in the last tenth all; they are left out in squares of
-    2 x 2, which are 4 x 4 pixels, and the edges of these are to be told, as in vit-cifar10.
+    quarter of the rows is computed for 60% of the run, then half, in the last tenth all. As in vit-cifar10 the edges of
+    what is missing are to be told: here of squares of 4 x 4 pixels, each of which has four rows, and some of them.
 
     Command: clearhead train cct-cifar10
     Costs: planned for 9 min on one H200, not measured yet
@@ -171,9 +171,9 @@ def cct_cifar10() -> Run:
         smoothing=0.1,
         mixing=UNMIXED_AT_LAST,
         kept_tokens=(64, 0.6, 128, 0.9, 256),
-        square=2,
         painting=5.0,
         paints="edges",
+        square=2,
     )
     settings = _on_a_gpu(500, rate=1.5e-3, adam_rate=8e-4, decay=0.9995, skip_rows=0.1, schedule="linear")
     return Run("cct-cifar10", spec, settings)

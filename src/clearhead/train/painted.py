@@ -6,17 +6,18 @@ up the stack a small decoder reads the rows that are there, and a row of its own
 belongs there: which pixels, or which edges (Wei et al. 2022), on the scale of each patch's own mean and deviation. It
 is a part of the model only while that learns: what is saved is a plain ViT.
 
-Where patches are left out in squares (`square`), such a square is one place, and is read as the mean of its rows: CCT
-has four times as many rows as its pictures have places worth telling apart.
+Patches may be painted in squares of several: CCT has a row for every 2 x 2 pixels, of which edges say little. Such a
+square is read as the mean of its rows that are there, and counts as much as rows of it are missing.
 """
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ..layers import FeedForward, Heads, LayerNorm, LearnedPositions, Linear, Pass, PreNormBlock, SelfAttention
-from ..layers.picture_input import cut, squares_of
+from ..layers.picture_input import cut
 from ..models.vit import ViTConfig
 from ..ops import init
 from ..ops.edges import edges
@@ -36,12 +37,12 @@ class Painter(Companion):
     def __init__(
         self, config: ViTConfig, random: Generator | None = None, paints: str = "pixels", square: int = 1
     ) -> None:
+        """`square`: so many by so many patches are one place."""
         super().__init__()
         self.layer, self.count = max(1, round(UP * config.layers)), config.patches // square**2
         self.square, self.columns = square, config.grid[1]
         high, wide = config.patch  # pyright: ignore[reportGeneralTypeIssues]
-        self.patch = high * square, wide * square
-        self.truth = PAINTS[paints]
+        self.patch, self.truth = (high * square, wide * square), PAINTS[paints]
         self.read = Linear(config.width, WIDTH)
         self.hole, self.places = nn.Parameter(torch.empty(WIDTH)), LearnedPositions(self.count, WIDTH)
         attention = SelfAttention(WIDTH, Heads.of(WIDTH, HEADS))
@@ -63,26 +64,30 @@ class Painter(Companion):
 
     def forward(self, rows: Tensor, at: Tensor, images: Tensor) -> Tensor:
         """rows (B,K,width) of the patches of `images` that `at` (B,K) names -> how far off the others are, (B,)."""
-        places, at = self.read_in_squares(rows, at)
-        return unlike(self.painted(places, at), self.wanted(images), at)
-
-    def read_in_squares(self, rows: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-        """What there is to read, and of which places: a row of each square, if patches were left out in squares."""
-        if self.square == 1:
-            return rows, at
-        return rows.unflatten(1, (-1, self.square**2)).mean(2), squares_of(at, self.columns, self.square)
+        return unlike(self.painted(rows, at), self.wanted(images), self.missing(at))
 
     def painted(self, rows: Tensor, at: Tensor) -> Tensor:
-        """Rows (B,K,width) of the places that `at` (B,K) names -> (B,places,values): what is said to be in each."""
+        """(B,places,values): what is said to belong there."""
         read = self.read(rows)
-        holes = self.hole.to(read.dtype).expand(len(rows), self.count, -1)
-        x = holes.scatter(1, at.unsqueeze(2).expand(-1, -1, WIDTH), read)
+        lie = self._lie(at).to(read.dtype)
+        there = lie.sum(2, keepdim=True)
+        x = torch.where(there > 0, lie @ read / there.clamp(min=1), self.hole.to(read.dtype))
         x = x + self.places(self.count).to(x.dtype)
         return self.paint(self.norm(self.block(x, Pass(), 0)))
 
+    def missing(self, at: Tensor) -> Tensor:
+        """(B,places): the share of each that is not there."""
+        return 1.0 - self._lie(at).sum(2) / self.square**2
+
+    def _lie(self, at: Tensor) -> Tensor:
+        """(B,places,K): 1 where a patch lies."""
+        across = self.columns // self.square
+        place = at // self.columns // self.square * across + at % self.columns // self.square
+        return F.one_hot(place, self.count).mT
+
     @torch.no_grad()
     def wanted(self, images: Tensor) -> Tensor:
-        """(B,places,values): what is there, of each place with a mean of 0 and about a deviation of 1."""
+        """(B,places,values): what belongs there, of each with a mean of 0 and about a deviation of 1."""
         true = self.truth(images.float(), self.patch)
         variance, mean = torch.var_mean(true, -1, keepdim=True)
         return (true - mean) * torch.rsqrt(variance + EVEN)
@@ -102,8 +107,7 @@ def edges_of(images: Tensor, patch: tuple[int, int]) -> Tensor:
 PAINTS = {"pixels": cut, "edges": edges_of}
 
 
-def unlike(painted: Tensor, wanted: Tensor, at: Tensor) -> Tensor:
-    """How far off the painted patches are that were left out, (B,): the mean square. `at` (B,K) were not."""
+def unlike(painted: Tensor, wanted: Tensor, missing: Tensor) -> Tensor:
+    """How far off painted places (B,places,values) are, (B,): the mean square, each as often as it is `missing`."""
     squares = (painted.float() - wanted).square().mean(-1)
-    left_out = torch.ones_like(squares).scatter(1, at, 0.0)
-    return (squares * left_out).sum(1) / left_out.sum(1).clamp(min=1.0)
+    return (squares * missing).sum(1) / missing.sum(1).clamp(min=1.0)

@@ -64,9 +64,9 @@ class PictureSpec(Spec):
                   way too. With 0 there are none
     kept_tokens   patches of each picture that are computed in training, others every time; may change on the way
                   (phases.py); None: all
-    square        those are kept and left out in squares of so many by so many, and such a square is painted as one
     painting      how much it counts that patches which are left out are painted from the others (painted.py)
     paints        what is painted of them: pixels, or edges
+    square        so many by so many patches are painted as one
     confusion     share of the targets that are what the model says of each class itself (confused.py)
 
     A new model takes the size and channels of pictures that are smaller than it reads, with patches to fit; larger
@@ -84,9 +84,9 @@ class PictureSpec(Spec):
     mixing: Course = 1.0
     strength: Course = 1.0
     kept_tokens: int | tuple[float, ...] | None = None
-    square: int = 1
     painting: float = 0.0
     paints: str = "pixels"
+    square: int = 1
     confusion: float = 0.0
 
     def check(self) -> None:
@@ -96,6 +96,8 @@ class PictureSpec(Spec):
         self.require(
             self.painting > 0 or self.paints == "pixels", f"paints={self.paints} is for painting: set that too"
         )
+        self.require_sizes("square")
+        self.require(self.painting > 0 or self.square == 1, f"square={self.square} is for painting: set that too")
         Augmentation.from_dict(self.augmentation or {})
         for name in ("mixing", "strength", "kept_tokens"):
             check_course(self, name)
@@ -106,8 +108,6 @@ class PictureSpec(Spec):
         for value in values_of(self.kept_tokens):
             whole = value is None or (type(value) is int and value > 0)
             self.require(whole, f"kept_tokens must be whole numbers from 1, not {value!r}")
-        self.require_sizes("square")
-        self.require(self.square == 1 or self.kept_tokens is not None, "square is for kept_tokens: set that too")
 
     def open(self) -> "PictureTask":
         if self.data in all_facts():
@@ -143,30 +143,33 @@ class PictureTask:
         sizes = fitting_fields(spec, train) if self.new else {}
         self.changes: dict[str, Any] = {"num_classes": len(self.classes)} | sizes | fields_of(spec)
         model, _ = outline(spec, "vit", self.changes)
-        assert isinstance(model, ViT)
-        self.config = model.config
+        self.config: ViTConfig = model.config
         self.data = {name: fitted(part, self.config) for name, part in dataset.parts.items()}
         self.preprocessor = new_preprocessor(self.data["train"], self.config) if self.new else preprocessor(model)
-        self._check_shapes(model)
+        self._check_shapes()
         self.notes = (str(dataset), *dataset.notes, self._described())
         self._augmentation = self._augmented_at(0.0)
         self._batches: tuple[Any, PictureBatches] | None = None
         self._resident: tuple[torch.device, Pictures] | None = None
 
-    def _check_shapes(self, model: ViT) -> None:
+    def _check_shapes(self) -> None:
         (height, width), train = self._image, self.data["train"]
         if height != width and (not self._fits(train) or self.augmentation.area):
             raise ClearheadError(
                 f"pictures are cut square, and the model takes {height} x {width}: set image to one number"
             )
-        for count in values_of(self.spec.kept_tokens):
-            model.keep_tokens(count, self.spec.square)
+        most = max((value for value in values_of(self.spec.kept_tokens) if value is not None), default=0)
+        if most > self.config.patches:
+            raise ClearheadError(f"a picture has {self.config.patches} patches: kept_tokens can't be {most}")
         if self.spec.painting:
             kept, side_by_side = values_of(self.spec.kept_tokens), self.config.step == self.config.patch
             if not any(value is not None and value < self.config.patches for value in kept):
                 raise ClearheadError("painting is for patches that are left out: set kept_tokens")
             if not side_by_side:
                 raise ClearheadError("painting is for patches that don't overlap: leave stride out")
+            (rows, columns), square = self.config.grid, self.spec.square
+            if rows % square or columns % square:
+                raise ClearheadError(f"{rows} x {columns} patches can't be painted in squares of {square} x {square}")
 
     @property
     def _image(self) -> tuple[int, int]:
@@ -202,7 +205,7 @@ class PictureTask:
         kept = value_at(self.spec.kept_tokens, progress)
         if self.spec.kept_tokens is not None:
             assert isinstance(model, ViT)
-            model.keep_tokens(kept, self.spec.square)
+            model.keep_tokens(kept)
         return kept
 
     def batch(self, number: int, batching: Batching, rank: int, world: int, device: torch.device) -> PictureBatch:

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearhead.layers import ConvolutionInput, LearnedPositions, PatchInput, SequencePooling
-from clearhead.layers.picture_input import cut, patches_in, squares_of
 from clearhead.trace import Recorder
 from tests.support import equal
 
@@ -69,14 +68,3 @@ def test_sequence_pooling_is_a_mean_whose_weights_are_a_softmax_of_scores():
     )
     assert equal(pooling(rows), by_hand)
     assert not equal(pooling(rows), rows.mean(1), tolerance=1e-2)
-
-
-@pytest.mark.parametrize("side", [1, 2, 3])
-def test_squares_of_patches_are_found_and_named_again(side):
-    """Independently: a picture of 6 x 12 patches whose numbers are cut apart as if they were pixels."""
-    numbers = torch.arange(6 * 12.0).view(1, 1, 6, 12)
-    expected = cut(numbers, (side, side))[0].long()
-    squares = torch.stack([torch.randperm(len(expected))[:5] for _ in range(3)])
-    patches = patches_in(squares, 12, side)
-    assert torch.equal(patches, expected[squares].flatten(1))
-    assert torch.equal(squares_of(patches, 12, side), squares)

@@ -162,32 +162,6 @@ def test_all_patches_are_kept_again():
     assert torch.equal(model.hidden(images), whole) and torch.equal(torch.get_rng_state(), before)
 
 
-def test_patches_are_kept_in_whole_squares():
-    """`small` has 4 rows of 3 patches: here 4 rows of 6, so squares of 2 x 2 are drawn from 2 rows of 3."""
-    model = small(image=(16, 24)).train()
-    model.keep_tokens(8, square=2)
-    seen = set()
-    for _ in range(20):
-        _, _, at = model.halfway(*model.example(3), layer=1)
-        for patches in at.tolist():
-            squares = {(place // 6 // 2, place % 6 // 2) for place in patches}
-            seen |= squares
-            assert len(squares) == 2 and len(set(patches)) == 8
-    assert len(seen) == 6
-
-
-@pytest.mark.parametrize(
-    ("count", "square", "told"),
-    [
-        (8, 2, "4 x 3 patches can't be cut into squares of 2 x 2"),
-        (None, 0, "can't be cut into squares of 0 x 0"),
-    ],
-)
-def test_squares_have_to_fill_the_picture(count, square, told):
-    with pytest.raises(ClearheadError, match=told):
-        small().keep_tokens(count, square)
-
-
 @pytest.mark.parametrize("count", [0, 13])
 def test_more_patches_than_there_are_can_not_be_kept(count):
     with pytest.raises(ClearheadError, match=f"has 12 patches: from 1 to all of them can be kept, not {count}"):

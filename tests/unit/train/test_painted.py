@@ -7,6 +7,7 @@ from torch import Tensor
 
 import clearhead
 from clearhead.errors import ClearheadError
+from clearhead.layers import Pass
 from clearhead.layers.picture_input import cut
 from clearhead.layers.stack import set_row_skipping
 from clearhead.models.vit import ViT
@@ -34,7 +35,7 @@ def painting(model: ViT, images: Tensor, seed: int = 0) -> tuple[Tensor, Tensor,
     assert painter is not None
     torch.manual_seed(seed)
     hidden, rows, at = model.halfway(images, painter.layer)
-    return hidden, painter.painted(*painter.read_in_squares(rows, at)), at
+    return hidden, painter.painted(rows, at), at
 
 
 def test_patches_are_those_that_unfold_cuts():
@@ -78,35 +79,47 @@ def test_nothing_is_seen_of_what_was_left_out():
     assert torch.equal(hidden, again) and torch.equal(painted, repainted)
 
 
-def test_squares_that_were_left_out_are_painted_as_one_patch_each_from_the_means_of_the_others():
-    """Independently: each square's rows are looked up and averaged one by one."""
-    model, images = vit(), torch.randn(2, 3, 8, 8)
-    model.keep_tokens(8, square=2)
-    painter = Painter(model.config, torch.Generator().manual_seed(0), square=2)
-    torch.manual_seed(0)
-    _, rows, at = model.halfway(images, painter.layer)
-    means, seen = torch.zeros(2, 2, 32), torch.zeros(2, 2, dtype=torch.int64)
-    for picture in range(2):
-        squares = sorted({int(place) // 4 // 2 * 2 + int(place) % 4 // 2 for place in at[picture]})
-        for number, square in enumerate(squares):
-            own = [place // 4 // 2 * 2 + place % 4 // 2 == square for place in at[picture].tolist()]
-            means[picture, number], seen[picture, number] = rows[picture][torch.tensor(own)].mean(0), square
-    larger = Painter(vit(patch=4).config, torch.Generator().manual_seed(0))
-    assert equal(painter.wanted(images), larger.wanted(images))
-    assert equal(painter(rows, at, images), unlike(painter.painted(means, seen), larger.wanted(images), seen))
-
-
 def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
     images, at = torch.randn(2, 3, 8, 8) * 3 + 1, torch.tensor([[0, 5, 7], [15, 2, 4]])
     true = cut(images, (2, 2))
     scaled = (true - true.mean(-1, keepdim=True)) / (true.var(-1, keepdim=True) + EVEN).sqrt()
-    wanted = Painter(vit().config).wanted(images)
+    painter = Painter(vit().config)
+    wanted, missing = painter.wanted(images), painter.missing(at)
     assert equal(wanted, scaled)
     painted = scaled.scatter(1, at[:, :, None].expand(-1, -1, 12), 99.0)
-    assert unlike(painted, wanted, at).abs().max() < 1e-9
-    assert equal(unlike(painted + 0.5, wanted, at), torch.full((2,), 0.25))
+    assert unlike(painted, wanted, missing).abs().max() < 1e-9
+    assert equal(unlike(painted + 0.5, wanted, missing), torch.full((2,), 0.25))
     everything = torch.arange(16).expand(2, -1)
-    assert torch.equal(unlike(painted, wanted, everything), torch.zeros(2))
+    assert torch.equal(unlike(painted, wanted, painter.missing(everything)), torch.zeros(2))
+
+
+def test_squares_are_painted_as_one_patch_each_from_the_means_of_what_is_there():
+    """Independently: each square's rows are looked up and averaged one by one, a square without any has its own."""
+    model, images = vit(), torch.randn(5, 3, 8, 8)
+    model.keep_tokens(5)
+    painter = Painter(model.config, torch.Generator().manual_seed(0), square=2)
+    larger = Painter(vit(patch=4).config, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        larger.hole.normal_()
+        painter.hole.copy_(larger.hole)
+    torch.manual_seed(0)
+    _, rows, at = model.halfway(images, painter.layer)
+    read, there = larger.read(rows), [[0] * 4 for _ in images]
+    x = torch.zeros(5, 4, larger.places.weight.shape[1])
+    for picture, patches in enumerate(at.tolist()):
+        for number, patch in enumerate(patches):
+            square = patch // 4 // 2 * 2 + patch % 4 // 2
+            x[picture, square] += read[picture, number]
+            there[picture][square] += 1
+        for square, count in enumerate(there[picture]):
+            x[picture, square] = x[picture, square] / count if count else larger.hole
+    assert {0, 1, 2} <= {count for counts in there for count in counts}
+    block = larger.block(x + larger.places.weight, Pass(), 0)
+    assert equal(painter.painted(rows, at), larger.paint(larger.norm(block)))
+    shares = 1 - torch.tensor(there) / 4
+    assert torch.equal(painter.missing(at), shares) and equal(painter.wanted(images), larger.wanted(images))
+    off = (painter.painted(rows, at) - larger.wanted(images)).square().mean(2)
+    assert equal(painter(rows, at, images), (off * shares).sum(1) / shares.sum(1))
 
 
 @pytest.mark.parametrize(("patch", "cell", "beyond"), [(8, 4, 0), (4, 4, 0), (2, 2, 1), (1, 1, 2)])
@@ -139,7 +152,9 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
     torch.manual_seed(3)
     classes = F.cross_entropy(model.head(model.hidden(batch.pixels)), batch.targets, reduction="sum")
     painter = companion(model, Painter)
-    assert painter is not None and equal(losses["unlike"], unlike(painted, painter.wanted(batch.pixels), at).sum())
+    assert painter is not None and equal(
+        losses["unlike"], unlike(painted, painter.wanted(batch.pixels), painter.missing(at)).sum()
+    )
     assert equal(losses["loss"], classes + 2.0 * losses["unlike"])
     task.enter(model, 0.5)
     assert sorted(task.losses(model, batch)) == ["accuracy", "loss"]
@@ -153,10 +168,9 @@ def test_painting_is_added_to_the_loss_where_patches_are_left_out_and_nowhere_el
         ({"fields": {"patch": 4, "stride": 2}, "kept_tokens": 8}, "painting is for patches that don't overlap"),
         ({"painting": -1.0}, "painting"),
         ({"paints": "words"}, "paints must be one of pixels, edges"),
-        ({"square": 3}, "4 x 4 patches can't be cut into squares of 3 x 3"),
-        ({"square": 2, "kept_tokens": (8, 0.5, 10)}, "squares of 2 x 2 patches are kept whole: 10 patches are not"),
+        ({"square": 3}, "4 x 4 patches can't be painted in squares of 3 x 3"),
         ({"square": 0}, "square must be a whole number from 1"),
-        ({"square": 2, "painting": 0.0, "kept_tokens": None}, "square is for kept_tokens: set that too"),
+        ({"square": 2, "painting": 0.0}, "square=2 is for painting: set that too"),
         ({"paints": "edges", "painting": 0.0}, "paints=edges is for painting: set that too"),
     ],
 )
