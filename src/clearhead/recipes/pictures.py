@@ -156,7 +156,7 @@ def cct_cifar10() -> Run:
 
     Unlike its authors' it has rotary positions beside the learned ones, which start as sinusoids: as many parameters. A
     quarter of the rows is computed for 60% of the run, then half, in the last tenth all. As in vit-cifar10 the edges of
-    what is missing are to be told: here of squares of 4 x 4 pixels, each of which has four rows, and some of them.
+    what is missing are to be told, here for squares of 8 x 8 pixels at once, from those of their 16 rows that are there.
 
     Command: clearhead train cct-cifar10
     Costs: planned for 9 min on one H200, not measured yet
@@ -173,7 +173,7 @@ def cct_cifar10() -> Run:
         kept_tokens=(64, 0.6, 128, 0.9, 256),
         painting=5.0,
         paints="edges",
-        square=2,
+        square=4,
     )
     settings = _on_a_gpu(500, rate=1.5e-3, adam_rate=8e-4, decay=0.9995, skip_rows=0.1, schedule="linear")
     return Run("cct-cifar10", spec, settings)
