@@ -156,7 +156,7 @@ def cct_cifar10() -> Run:
 
     Unlike its authors' it has rotary positions beside the learned ones, which start as sinusoids: as many parameters. A
     quarter of the rows is computed for 60% of the run, then half, in the last tenth all. As in vit-cifar10 the edges of
-    what is missing are to be told, here for squares of 8 x 8 pixels at once, from those of their 16 rows that are there.
+    what is missing are to be told, here of whole squares of 8 x 8 pixels, from those of their 16 rows that are there.
 
     Command: clearhead train cct-cifar10
     Costs: planned for 9 min on one H200, not measured yet
