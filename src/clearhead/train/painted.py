@@ -108,6 +108,9 @@ PAINTS = {"pixels": cut, "edges": edges_of}
 
 
 def unlike(painted: Tensor, wanted: Tensor, missing: Tensor) -> Tensor:
-    """How far off painted places (B,places,values) are, (B,): the mean square, each as often as it is `missing`."""
+    """How far off painted places (B,places,values) are, (B,): the mean square, each counted as much as it is `missing`.
+
+    Where nothing is missing that is 0.
+    """
     squares = (painted.float() - wanted).square().mean(-1)
-    return (squares * missing).sum(1) / missing.sum(1).clamp(min=1.0)
+    return (squares * missing).sum(1) / missing.sum(1).clamp(min=torch.finfo(missing.dtype).tiny)

@@ -94,7 +94,7 @@ def test_only_patches_that_were_left_out_count_each_on_its_own_scale():
 
 
 def test_squares_are_painted_as_one_patch_each_from_the_means_of_what_is_there():
-    """Independently: each square's rows are looked up and averaged one by one, a square without any has its own."""
+    """Independently: each square's rows are looked up and averaged one by one; one without any is the hole."""
     model, images = vit(), torch.randn(5, 3, 8, 8)
     model.keep_tokens(5)
     painter = Painter(model.config, torch.Generator().manual_seed(0), square=2)
@@ -120,6 +120,14 @@ def test_squares_are_painted_as_one_patch_each_from_the_means_of_what_is_there()
     assert torch.equal(painter.missing(at), shares) and equal(painter.wanted(images), larger.wanted(images))
     off = (painter.painted(rows, at) - larger.wanted(images)).square().mean(2)
     assert equal(painter(rows, at, images), (off * shares).sum(1) / shares.sum(1))
+
+
+def test_a_quarter_of_one_square_is_as_far_off_as_that_square():
+    painter, images = Painter(vit().config, square=2), torch.randn(2, 3, 8, 8)
+    missing = painter.missing(torch.arange(15).expand(2, -1))
+    assert missing.tolist() == [[0.0, 0.0, 0.0, 0.25]] * 2
+    wanted = painter.wanted(images)
+    assert equal(unlike(wanted + 0.5, wanted, missing), torch.full((2,), 0.25))
 
 
 @pytest.mark.parametrize(("patch", "cell", "beyond"), [(8, 4, 0), (4, 4, 0), (2, 2, 1), (1, 1, 2)])
